@@ -1,0 +1,1 @@
+"""Plain torch networks that declare their hidden layers."""

@@ -1,0 +1,1 @@
+"""Sparse backpropagation with memory for torch modules."""
