@@ -80,18 +80,16 @@ class Unit:
         return grad_weight, (g if self.bias_gradient == "sparse" else grad_h).sum(0), grad_x
 
     def estimate(self, grad_h: Tensor) -> Tensor:
-        """The estimated gradient g (B, n), example after example."""
-        estimates, unpropagated = [], []
+        """The estimated gradient g (B, n), example after example; `carried` keeps what it was chosen from."""
+        g, self.carried = torch.zeros_like(grad_h), torch.zeros_like(grad_h)
         for b, columns in enumerate(self.selected(grad_h)):
-            carried = grad_h[b] + self.recall(b)
-            g = only(carried, largest(carried, self.k) if columns is None else columns)
-            estimates.append(g)                       # g ← S(∂ℓ/∂h + m)
-            unpropagated.append(carried - g)          # m ← γ(∂ℓ/∂h + m − g)
-            if self.memory != "shared":
-                self.m[b if self.memory == "per_slot" else 0] = self.gamma * unpropagated[-1]
+            self.carried[b] = carried = grad_h[b] + self.recall(b)
+            g[b] = only(carried, largest(carried, self.k) if columns is None else columns)
+            if self.memory != "shared":               # g ← S(∂ℓ/∂h + m);  m ← γ(∂ℓ/∂h + m − g)
+                self.m[b if self.memory == "per_slot" else 0] = self.gamma * (carried - g[b])
         if self.memory == "shared":
-            self.m[0] = self.gamma * torch.stack(unpropagated).mean(0)
-        return torch.stack(estimates)
+            self.m[0] = self.gamma * (self.carried - g).mean(0)
+        return g
 
     def recall(self, b: int) -> Tensor:
         """The m (n) that the b-th example adds; it is zero before training begins."""
