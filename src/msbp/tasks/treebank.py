@@ -1,0 +1,159 @@
+"""Dependency treebanks: one sentence type, and readers of the column formats CoNLL-U, CoNLL-X and .dp.
+
+No reader library: an error here must name the file and the line, and a few short functions read all three
+formats, which none of the libraries does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+UNKNOWN = -1  # the head of a word whose file has none
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A tagged sentence and its dependency tree, one list entry a word.
+
+    `heads` counts words from 1; 0 is the root, `UNKNOWN` a head that the file does not give (`_`).
+    `tags` are the fine-grained tags (Penn's in the English corpora), `upos` the universal ones or `_`.
+    """
+
+    words: list[str]
+    tags: list[str]
+    upos: list[str]
+    heads: list[int]
+    labels: list[str]
+    source: str = field(default="", compare=False)  # file:line, for messages
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+
+class TreebankError(ValueError):
+    """A malformed treebank file; the message begins with file:line."""
+
+
+class Line(NamedTuple):
+    source: str  # file:line
+    text: str
+
+
+class Row(NamedTuple):
+    source: str
+    word: str
+    tag: str
+    upos: str
+    head: str
+    label: str
+
+
+def read_conll(path: Path | str) -> list[Sentence]:
+    """Sentences of a CoNLL-U or CoNLL-X file; comments, multiword ranges and empty nodes give no word.
+
+    A word without a fine-grained tag (`_`) gets its coarse one. Raises TreebankError.
+    """
+    return [_from_conll(block) for block in _blocks(path, lambda text: text.startswith("#"))]
+
+
+def read_dp(path: Path | str) -> list[Sentence]:
+    """Sentences of a .dp file: word, tag and head in three columns, no labels. Raises TreebankError."""
+    return [_from_dp(block) for block in _blocks(path, lambda text: False)]
+
+
+def write_conll(path: Path | str, sentences: Iterable[Sentence]) -> None:
+    """Write what a `Sentence` holds as CoNLL-U."""
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        for s in sentences:
+            rows = zip(s.words, s.upos, s.tags, s.heads, s.labels, strict=True)
+            for i, (word, upos, tag, head, label) in enumerate(rows, start=1):
+                head_field = "_" if head == UNKNOWN else head
+                file.write(f"{i}\t{word}\t_\t{upos}\t{tag}\t_\t{head_field}\t{label}\t_\t_\n")
+            file.write("\n")
+
+
+def _from_conll(block: list[Line]) -> Sentence:
+    rows: list[Row] = []
+    for line in block:
+        row = _columns(line, 10)
+        if re.fullmatch(r"[0-9]+-[0-9]+|[0-9]+\.[0-9]+", row[0]):
+            continue
+        if row[0] != str(len(rows) + 1):
+            raise TreebankError(f"{line.source}: the id is {row[0]!r}, wanted {len(rows) + 1}")
+        tag = row[4] if row[4] != "_" else row[3]
+        rows.append(Row(line.source, row[1], tag, row[3], row[6], row[7]))
+    return _sentence(block[0].source, rows)
+
+
+def _from_dp(block: list[Line]) -> Sentence:
+    rows = []
+    for line in block:
+        word, tag, head = _columns(line, 3)
+        rows.append(Row(line.source, word, tag, "_", head, "_"))
+    return _sentence(block[0].source, rows)
+
+
+def _blocks(path: Path | str, comment: Callable[[str], bool]) -> Iterator[list[Line]]:
+    """The lines of one sentence after the other; blank lines part them."""
+    block: list[Line] = []
+    number = 0
+    # not str.splitlines, which would also cut at U+0085 or U+2028 inside a word
+    with open(path, encoding="utf-8-sig") as file:
+        try:
+            for number, text in enumerate(file, start=1):
+                text = text.rstrip("\n")
+                if text.strip() == "":
+                    if block:
+                        yield block
+                    block = []
+                elif not comment(text):
+                    block.append(Line(f"{path}:{number}", text))
+        except UnicodeDecodeError as error:
+            raise TreebankError(f"{path}:{number + 1}: not UTF-8 from here on") from error
+    if block:
+        yield block
+
+
+def _columns(line: Line, wanted: int) -> list[str]:
+    row = line.text.split("\t")
+    if len(row) != wanted:
+        got = f"{len(row)} columns, wanted {wanted} parted by tabs"
+        raise TreebankError(f"{line.source}: {got}: {line.text[:60]!r}")
+    if "" in row:
+        raise TreebankError(f"{line.source}: an empty column, wanted a value or _: {line.text[:60]!r}")
+    return row
+
+
+def _sentence(source: str, rows: list[Row]) -> Sentence:
+    if not rows:
+        raise TreebankError(f"{source}: a sentence without words")
+    heads = [_head(row, len(rows)) for row in rows]
+    if word := _on_cycle(heads):
+        raise TreebankError(f"{rows[word - 1].source}: word {word} is its own ancestor, wanted a tree")
+    words, tags, upos = [row.word for row in rows], [row.tag for row in rows], [row.upos for row in rows]
+    return Sentence(words, tags, upos, heads, [row.label for row in rows], source)
+
+
+def _head(row: Row, words: int) -> int:
+    if row.head == "_":
+        return UNKNOWN
+    if not re.fullmatch("[0-9]+", row.head) or int(row.head) > words:
+        raise TreebankError(f"{row.source}: the head is {row.head!r}, wanted 0 (root) to {words}, or _")
+    return int(row.head)
+
+
+def _on_cycle(heads: list[int]) -> int:
+    """A word that is its own ancestor, counted from 1; 0 if there is none."""
+    walk_of = [0] * len(heads)
+    for start in range(1, len(heads) + 1):
+        word = start
+        while word > 0 and not walk_of[word - 1]:
+            walk_of[word - 1] = start
+            word = heads[word - 1]
+        if word > 0 and walk_of[word - 1] == start:
+            return word
+    return 0

@@ -1,0 +1,138 @@
+"""Column readers: what gives a word, what does not, and what is refused with file and line."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from msbp.tasks.treebank import UNKNOWN, Sentence, TreebankError, read_conll, read_dp, write_conll
+
+RANGES_AND_EMPTY_NODES = """\
+# sent_id = c07-1
+# text = Gimme two
+1-2	Gimme	_	_	_	_	_	_	_	_
+1	Gim	_	VERB	VB	_	0	root	_	_
+2	me	_	PRON	PRP	_	1	iobj	_	_
+3	two	_	NUM	CD	_	1	obj	_	_
+
+# sent_id = c07-2
+# text = Ann paints walls and Bob doors
+1	Ann	_	PROPN	NNP	_	2	nsubj	_	_
+2	paints	_	VERB	VBZ	_	0	root	_	_
+3	walls	_	NOUN	NNS	_	2	obj	_	_
+4	and	_	CCONJ	CC	_	5	cc	_	_
+5	Bob	_	PROPN	NNP	_	2	conj	_	_
+5.1	paints	paint	VERB	VBZ	_	_	_	2:conj	CopyOf=2
+6	doors	_	NOUN	NNS	_	5	orphan	_	_
+
+# sent_id = c07-3
+# text = Gone
+0.1	is	be	AUX	VBZ	_	_	_	1:aux	_
+1	Gone	_	VERB	VBN	_	0	root	_	_
+
+"""
+
+
+def conll(*rows: tuple[str, str, str]) -> str:
+    """Rows of word, head and label as CoNLL-U."""
+    return "".join(f"{i}\t{w}\t_\tX\tXX\t_\t{h}\t{r}\t_\t_\n" for i, (w, h, r) in enumerate(rows, start=1))
+
+
+def written(folder: Path, text: str | bytes, name: str = "a.conllu") -> Path:
+    path = folder / name
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def test_multiword_ranges_and_empty_nodes_give_no_word(tmp_path):
+    sentences = read_conll(written(tmp_path, RANGES_AND_EMPTY_NODES))
+    assert [len(sentence) for sentence in sentences] == [3, 6, 1]
+    assert [sentence.heads for sentence in sentences] == [[0, 1, 1], [2, 0, 2, 5, 2, 5], [0]]
+    assert sentences[1].words == ["Ann", "paints", "walls", "and", "Bob", "doors"]
+    assert sentences[0].tags == ["VB", "PRP", "CD"] and sentences[0].upos == ["VERB", "PRON", "NUM"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: "\ufeff" + text,
+        lambda text: text.rstrip("\n"),
+        lambda text: "\n\n" + text.replace("\n\n", "\n\n\n"),
+        lambda text: text.replace("# text", "#text") + "# a last comment\n",
+    ],
+    ids=["CRLF", "BOM", "no final newline", "more blank lines", "comments"],
+)
+def test_line_ends_marks_blank_lines_and_comments_change_nothing(tmp_path, change):
+    plain = read_conll(written(tmp_path, RANGES_AND_EMPTY_NODES))
+    assert read_conll(written(tmp_path, change(RANGES_AND_EMPTY_NODES), "b.conllu")) == plain
+
+
+def test_underscores_stand_for_missing_values(tmp_path):
+    (sentence,) = read_conll(written(tmp_path, "1\t_\t_\tPUNCT\t_\t_\t_\t_\t_\t_\n"))
+    assert sentence == Sentence(["_"], ["PUNCT"], ["PUNCT"], [UNKNOWN], ["_"])
+
+
+def test_letters_that_str_splitlines_cuts_at_stay_in_their_word(tmp_path):
+    (sentence,) = read_conll(written(tmp_path, conll(("a\u0085b\u2028c\x0cd", "0", "root"))))
+    assert sentence.words == ["a\u0085b\u2028c\x0cd"]
+
+
+def test_conll_x_reads_like_conll_u(tmp_path):
+    x = "1\tIt\t_\tPR\tPRP\t_\t2\tSUB\t2\tSUB\n2\t#\t_\tVB\tVBD\tsg\t0\tROOT\t_\t_\n"
+    (sentence,) = read_conll(written(tmp_path, x, "a.conll"))
+    assert sentence == Sentence(["It", "#"], ["PRP", "VBD"], ["PR", "VB"], [2, 0], ["SUB", "ROOT"])
+
+
+def test_dp_has_word_tag_and_head_and_no_comments(tmp_path):
+    (first, second) = read_dp(written(tmp_path, "#\t#\t2\n5\tCD\t0\n\n\nYes\tUH\t0\n", "a.dp"))
+    assert (first.words, first.tags, first.heads) == (["#", "5"], ["#", "CD"], [2, 0])
+    assert second.words == ["Yes"]
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    sentences = read_conll(written(tmp_path, RANGES_AND_EMPTY_NODES))
+    sentences.append(Sentence(["đi"], ["V"], ["VERB"], [UNKNOWN], ["_"]))
+    write_conll(tmp_path / "b.conllu", sentences)
+    assert read_conll(tmp_path / "b.conllu") == sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        (conll(("a", "0", "root")) + "2\tb\t_\n", 2, "3 columns, wanted 10"),
+        ("# x\n1 a _ X XX _ 0 root _ _\n", 2, "1 columns, wanted 10"),
+        (conll(("a", "0", "root")).replace("1\t", "2\t"), 1, "the id is '2', wanted 1"),
+        (conll(("a", "0", "root"), ("b", "1", "x")).replace("2\tb", "x\tb"), 2, "the id is 'x', wanted 2"),
+        (conll(("a", "0", "root"), ("b", "3", "x")), 2, "the head is '3', wanted 0 (root) to 2"),
+        (conll(("a", "-1", "x")), 1, "the head is '-1'"),
+        (conll(("a", "b", "x")), 1, "the head is 'b'"),
+        (conll(("a", "0", "root"), ("b", "3", "x"), ("c", "2", "x")), 2, "its own ancestor"),
+        (conll(("a", "1", "x")), 1, "its own ancestor"),
+        (conll(("", "0", "root")), 1, "an empty column"),
+        ("1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n", 1, "a sentence without words"),
+    ],
+)
+def test_malformed_lines_are_refused_with_file_and_line(tmp_path, text, line, message):
+    path = written(tmp_path, text)
+    with pytest.raises(TreebankError) as refusal:
+        read_conll(path)
+    assert str(refusal.value).startswith(f"{path}:{line}: ") and message in str(refusal.value)
+
+
+def test_a_file_that_is_not_utf8_is_refused_by_name(tmp_path):
+    path = written(tmp_path, conll(("caf\u00e9", "0", "root")).encode("latin-1"))
+    with pytest.raises(TreebankError, match=r"a\.conllu:1: not UTF-8"):
+        read_conll(path)
+
+
+def test_a_plain_c_locale_reads_the_same_words(tmp_path):
+    path = written(tmp_path, conll(("đường", "0", "root")))
+    code = "import sys; from msbp.tasks.treebank import read_conll; print(ascii(read_conll(sys.argv[1])[0].words))"
+    plain = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], env=os.environ | plain, capture_output=True, check=True, text=True
+    )
+    assert done.stdout.strip() == ascii(["đường"])
