@@ -1,1 +1,25 @@
 """Sparse backpropagation with memory for torch modules."""
+
+from .activations import Cube
+from .chain import Chain
+from .convert import convert, fuse, memories
+from .dropout import keep_mask
+from .linear import SparseLinear
+from .loss import cross_entropy
+from .memory import GradientMemory
+from .sparsifiers import entries_kept, top_k, unified_top_k
+
+__all__ = [
+    "Chain",
+    "Cube",
+    "GradientMemory",
+    "SparseLinear",
+    "convert",
+    "cross_entropy",
+    "entries_kept",
+    "fuse",
+    "keep_mask",
+    "memories",
+    "top_k",
+    "unified_top_k",
+]

@@ -1,0 +1,94 @@
+"""convert and fuse: change the classes of layers in place, so that objects, parameters and keys stay."""
+
+from collections.abc import Iterable
+
+from torch import nn
+from torch.nn.utils import parametrize
+
+from .chain import Chain
+from .linear import SparseLinear, check_choices
+from .memory import GradientMemory
+from .sparsifiers import entries_kept
+
+
+def convert(
+    model: nn.Module,
+    r: float = 0.04,
+    gamma: float = 0.8,
+    *,
+    memory: str = "shared",
+    selection: str = "per_example",
+    bias: str = "sparse",
+    layers: Iterable[str] | None = None,
+) -> dict[str, int]:
+    """Make the hidden linear layers of a model sparse, in place; return k for each of their dotted names.
+
+    Hidden are `layers`, else `model.hidden_layers` (groups of dotted names), else every nn.Linear but the
+    last. An nn.Sequential that holds one becomes a Chain. gamma = 0 is SBP. ValueError if a setting is out of
+    range, a name is no linear layer, nothing is found, or the model was converted before; it is unchanged then.
+    """
+    if not 0 < r <= 1:
+        raise ValueError(f"sparse ratio r must be in (0, 1], got {r}; without it backpropagation is plain")
+    check_choices(gamma, memory, selection, bias)
+    _refuse_second_time(model)
+    names = _hidden(model) if layers is None else list(layers)
+    found = {name: _linear(model, name) for name in names}
+    if not found:
+        raise ValueError(f"{type(model).__name__} has no hidden nn.Linear to make sparse; name some in layers=[]")
+    for name, linear in found.items():
+        k = entries_kept(r, linear.out_features)
+        SparseLinear.adopt(linear, name, k, gamma, memory=memory, selection=selection, bias_gradient=bias)
+    _chain(model, lambda sequential: any(type(module) is SparseLinear for module in sequential))
+    return {name: entries_kept(r, linear.out_features) for name, linear in found.items()}
+
+
+def fuse(model: nn.Module) -> list[str]:
+    """Give a model all that convert gives but sparsity, in place; return the names of the layers that gain."""
+    _refuse_second_time(model)
+    chained = _chain(model, lambda sequential: any(type(module) is nn.Linear for module in sequential))
+    inside = {module for sequential in chained for module in sequential}
+    return [name for name, module in model.named_modules() if module in inside and type(module) is nn.Linear]
+
+
+def memories(model: nn.Module) -> dict[str, GradientMemory]:
+    """The gradient memories by the dotted name of their layer, to save and restore them in checkpoints."""
+    return {
+        name: module.memory
+        for name, module in model.named_modules()
+        if isinstance(module, SparseLinear) and module.memory is not None
+    }
+
+
+def _hidden(model: nn.Module) -> list[str]:
+    groups = getattr(model, "hidden_layers", None)
+    if groups is not None:
+        return [name for group in groups for name in group]
+    return [name for name, module in model.named_modules() if type(module) is nn.Linear][:-1]
+
+
+def _linear(model: nn.Module, name: str) -> nn.Linear:
+    try:
+        layer = model.get_submodule(name)
+    except AttributeError:
+        known = [other for other, module in model.named_modules() if type(module) is nn.Linear]
+        raise ValueError(f"{type(model).__name__} has no layer {name!r}; its linear layers: {known}") from None
+    if type(layer) is not nn.Linear or parametrize.is_parametrized(layer):
+        raise ValueError(f"layer {name!r} is a {type(layer).__name__}; only a plain nn.Linear can be sparse")
+    return layer
+
+
+def _refuse_second_time(model: nn.Module) -> None:
+    for name, module in model.named_modules():
+        if isinstance(module, (SparseLinear, Chain)):
+            raise ValueError(
+                f"{name or 'the model'} is a {type(module).__name__} already: convert or fuse a model once, "
+                "and build a new one for other settings"
+            )
+
+
+def _chain(model: nn.Module, holds) -> list[Chain]:
+    """Make chains of the exact nn.Sequential modules that hold what is asked for."""
+    found = [module for module in model.modules() if type(module) is nn.Sequential and holds(module)]
+    for sequential in found:
+        sequential.__class__ = Chain
+    return found

@@ -1,0 +1,40 @@
+"""Dropout masks from a counter: a hash of (position, key), so every path draws the same mask.
+
+The key is one draw from torch's generator per forward, so torch.manual_seed, or a checkpoint of the generator,
+fixes the masks.
+"""
+
+import torch
+from torch import Tensor
+
+WORD = 0xFFFFFFFF
+DEPTH_STEP = 0x9E3779B9  # 2**32 over the golden ratio: keys of neighbouring depths share no pattern
+ROUNDS = ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1))  # lowbias32 (Wellons), as shifts and factors
+
+
+def draw_key() -> int:
+    """One draw from torch's generator."""
+    return int(torch.randint(2**31, ()))
+
+
+def key_at(key: int, depth: int) -> int:
+    """The key of one stage of a chain."""
+    return (key + DEPTH_STEP * depth) & WORD
+
+
+def threshold(p: float) -> int:
+    """A position is dropped if its hash lies below this."""
+    return int(p * 2**32 + 0.5)
+
+
+def keep_mask(shape: tuple[int, int], p: float, key: int, device: torch.device | str = "cpu") -> Tensor:
+    """True (B, n) where dropout keeps the entry."""
+    word = torch.arange(shape[0] * shape[1], device=device) ^ key
+    for shift, factor in ROUNDS:
+        word = ((word ^ (word >> shift)) * factor) & WORD
+    return (word >= threshold(p)).view(shape)
+
+
+def keep_scale(p: float) -> float:
+    """What kept entries are multiplied by, so that the expectation stays."""
+    return 1 / (1 - p) if p < 1 else 0.0

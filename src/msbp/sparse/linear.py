@@ -1,0 +1,107 @@
+"""SparseLinear: a linear layer whose backward pass propagates k of its n output gradients.
+
+Letters: B batch, i in_features, n out_features, k kept. Algorithms 1 and 2; node.py has the pass itself.
+"""
+
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from .memory import MEMORIES, GradientMemory
+from .node import Stage, run
+from .sparsifiers import SPARSIFIERS
+
+BIAS_GRADIENTS = {"sparse": False, "full": True}
+
+
+class SparseLinear(nn.Linear):
+    """A linear layer that keeps k entries of ∂ℓ/∂h and carries gamma times the rest to the next step.
+
+    gamma: 0 is SBP. memory: shared | per_slot | sequential. selection: per_example | unified.
+    bias_gradient: sparse (Σ g) | full (Σ ∂ℓ/∂h). `enabled = False` makes the backward pass plain until it is set
+    again. The memory is not in the state_dict.
+    """
+
+    name = ""
+    memory: GradientMemory | None
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, *, k: int, gamma: float = 0.0, **choices: str
+    ):
+        super().__init__(in_features, out_features, bias)
+        self._sparsify(k, gamma, **choices)
+
+    @classmethod
+    def adopt(cls, linear: nn.Linear, name: str, k: int, gamma: float, **choices: str) -> "SparseLinear":
+        """Turn a layer into a sparse one in place: the same object, parameters, hooks and state_dict keys."""
+        sparse = cast(SparseLinear, linear)
+        sparse.__class__, sparse.name = cls, name
+        sparse._sparsify(k, gamma, **choices)
+        return sparse
+
+    def _sparsify(
+        self,
+        k: int,
+        gamma: float,
+        memory: str = "shared",
+        selection: str = "per_example",
+        bias_gradient: str = "sparse",
+    ) -> None:
+        if not 1 <= k <= self.out_features:
+            raise ValueError(f"layer {self.name or self} cannot keep k = {k} of its {self.out_features} outputs")
+        check_choices(gamma, memory, selection, bias_gradient)
+        self.k, self.sparsifier, self.dense_bias = k, SPARSIFIERS[selection], BIAS_GRADIENTS[bias_gradient]
+        self.enabled, self.step = True, 0
+        self.memory = MEMORIES[memory](self.out_features, gamma).to(self.weight) if gamma > 0 else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """h = xWᵀ + b, (..., i) to (..., n)."""
+        return run((Stage(self, sparse=True),), x)
+
+    def estimate(self, grad_h: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The gradient g (B, n) that is propagated in place of ∂ℓ/∂h, and the memory that follows it."""
+        sparsifier = partial(self.sparsifier, k=self.k)
+        if self.memory is None or not len(grad_h):
+            g, m = sparsifier(grad_h), None
+        else:
+            g, m = self.memory.estimate(grad_h, sparsifier)
+        if not torch.isfinite(g).all():  # a NaN or Inf is among the largest, so looking at g is enough
+            self.refuse()
+        return g, m
+
+    def finish(self, m: Tensor | None) -> None:
+        """End a backward pass that went well: store the memory and count the step."""
+        if m is not None and self.memory is not None:
+            self.memory.store(m)
+        self.step += 1
+
+    def refuse(self) -> None:
+        """Report a gradient that is not finite."""
+        raise FloatingPointError(
+            f"the gradient of layer {self.name or self} is NaN or infinite in its backward pass, step "
+            f"{self.step + 1}; nothing of it was kept: the learning rate is too high, or the data hold bad values"
+        )
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, k={self.__dict__.get('k')}"
+
+
+def check_choices(gamma: float, memory: str, selection: str, bias_gradient: str) -> None:
+    """ValueError unless the choices exist and go together."""
+    if not 0 <= gamma <= 1:
+        raise ValueError(f"memory ratio gamma must be in [0, 1], got {gamma}; 0 is SBP, without memory")
+    known: list[tuple[str, str, dict[str, Any]]] = [
+        ("memory", memory, MEMORIES),
+        ("selection", selection, SPARSIFIERS),
+        ("bias", bias_gradient, BIAS_GRADIENTS),
+    ]
+    for what, got, choices in known:
+        if got not in choices:
+            raise ValueError(f"unknown {what} {got!r}: choose from {', '.join(choices)}")
+    if memory == "sequential" and selection == "unified":
+        raise ValueError(
+            "memory=sequential passes from example to example, but selection=unified needs the whole batch at "
+            "once; choose another memory, or selection=per_example"
+        )
