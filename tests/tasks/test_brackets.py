@@ -36,7 +36,9 @@ def test_blank_lines_odd_tops_and_spacing_do_not_cut_trees(tmp_path):
     assert words(trees[4]) == ["Sit", "down", "!"]
 
 
-@pytest.mark.parametrize("change", [str.split, lambda text: text.replace("(", "( ").replace(")", " )\r\n").split(" ")])
+@pytest.mark.parametrize(
+    "change", [str.split, lambda text: text.replace("(", "( ").replace(")", " )\r\n").split(" ")]
+)
 def test_line_breaks_decide_nothing(tmp_path, change):
     assert [words(tree) for tree in read(tmp_path, " ".join(change(LAYOUTS)))] == [
         words(tree) for tree in read(tmp_path, LAYOUTS)
