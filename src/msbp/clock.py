@@ -1,0 +1,57 @@
+"""Seconds per phase of training, by the timing rule: what no phase encloses is not timed."""
+
+import time
+from collections.abc import Callable
+
+PHASES = ("data", "forward", "backward", "update")
+
+
+class Clock:
+    """A stopwatch per phase, opened as `with clock("backward"): ...`; one phase at a time.
+
+    now: a time source in seconds.  wait: called at both ends of a phase, so that work queued on a device
+    counts in the phase that queued it.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter, wait: Callable[[], None] = lambda: None):
+        self._now, self._wait = now, wait
+        self._seconds = dict.fromkeys(PHASES, 0.0)
+        self._open = ""
+        self._phase = ""
+        self._since = 0.0
+
+    def __call__(self, phase: str) -> "Clock":
+        if phase not in self._seconds:
+            raise ValueError(f"no phase {phase!r}; phases are {', '.join(PHASES)}")
+        self._phase = phase
+        return self
+
+    def __enter__(self) -> None:
+        if self._open:
+            raise RuntimeError(f"phase {self._phase!r} was opened while {self._open!r} was running")
+        self._open = self._phase
+        self._wait()
+        self._since = self._now()
+
+    def __exit__(self, *_: object) -> None:
+        self._wait()
+        self._seconds[self._open] += self._now() - self._since
+        self._open = ""
+
+    def __getitem__(self, phase: str) -> float:
+        return self._seconds[phase]
+
+    @property
+    def total(self) -> float:
+        return sum(self._seconds.values())
+
+    def seconds(self) -> dict[str, float]:
+        """Seconds so far by the record's names; total_s is the sum of the phases."""
+        names = {"data": "data_s", "forward": "forward_s", "backward": "bp_s", "update": "update_s"}
+        return {names[phase]: spent for phase, spent in self._seconds.items()} | {"total_s": self.total}
+
+    def state_dict(self) -> dict[str, float]:
+        return dict(self._seconds)
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        self._seconds.update(state)

@@ -1,0 +1,77 @@
+"""What every entry point shares: where the configuration lies, and how errors reach the user."""
+
+import os
+import re
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.errors import HydraException, InstantiationException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+ROOT = Path(__file__).resolve().parents[2]
+CONF = str(ROOT / "conf")
+INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
+
+OmegaConf.register_new_resolver("project", lambda folder: str(ROOT / folder), replace=True)
+OmegaConf.register_new_resolver(
+    "data_dir", lambda: os.environ.get("MSBP_DATA_DIR") or str(ROOT / "data"), replace=True
+)
+# cached, so that all jobs of one sweep agree on its folder; two runs of the same second still differ
+OmegaConf.register_new_resolver("unique", lambda: secrets.token_hex(3), use_cache=True, replace=True)
+
+
+def compose(overrides: Sequence[str] = (), config: str = "train") -> DictConfig:
+    """The configuration that `python -m src.CONFIG OVERRIDES` would run with; works within a Hydra main too."""
+    application, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None
+    try:
+        with initialize_config_dir(CONF, version_base="1.3"):
+            return hydra_compose(config, overrides=list(overrides))
+    finally:
+        GlobalHydra.instance().hydra = application
+
+
+def start(main: Callable[[], None]) -> None:
+    """Run a Hydra main; say a foreseen error in one paragraph (HYDRA_FULL_ERROR=1 shows all of it)."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # γ must not crash a C locale
+    full = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then hands errors on instead of printing them its own way
+    try:
+        main()
+    except KeyboardInterrupt as interrupt:
+        print(f"interrupted; {interrupt or 'nothing was left half made'}", file=sys.stderr)
+        sys.exit(INTERRUPTED)
+    except (HydraException, OmegaConfBaseException, ValueError, ArithmeticError, OSError) as error:
+        if full:
+            raise
+        print(f"error: {explain(error)}", file=sys.stderr)
+        sys.exit(1)
+
+
+def explain(error: BaseException) -> str:
+    """One paragraph: what the error says, and a hint where the command line was probably misread."""
+    cause = error.__cause__
+    if isinstance(error, InstantiationException) and cause is not None:
+        key = re.search(r"full_key: (\S+)", str(error))
+        return f"{key[1]}: {cause}" if key else str(cause)
+    text = str(error)
+    if cause is not None and isinstance(error, HydraException):
+        text = f"{text}\n{cause}"
+    return text + hint(text)
+
+
+def hint(text: str) -> str:
+    """How to write a sweep, or a value that Hydra's grammar would take apart."""
+    if "multirun" in text:
+        return "\nhint: several values need -m, as in: python -m src.train -m 'seed=range(0,3)'"
+    if "mismatched input" in text or "no viable alternative" in text or "token recognition" in text:
+        return (
+            "\nhint: quote a value that holds = , ( ) or spaces twice, as in: 'paths.data=\"my data, new\"'"
+        )
+    return ""

@@ -1,0 +1,92 @@
+"""How the backward pass is computed: what conf/method/*.yaml instantiate."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import nn
+
+from .sparse import convert, fuse
+
+MEMORIES = ("shared", "per_slot", "sequential")
+SELECTIONS = ("per_example", "unified")
+BIASES = ("sparse", "full")
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What a method replaced: how many of its outputs each hidden layer propagates."""
+
+    k_per_layer: dict[str, int]
+
+
+class Method(Protocol):
+    name: str
+
+    def install(self, model: nn.Module) -> Installed:
+        """Give the model's hidden layers this backward pass; ValueError if there are none."""
+
+    def before_step(self, step: int) -> None:
+        """Called before the forward pass of every step, counted from 0: schedules and resets."""
+
+
+@dataclass(frozen=True)
+class FullBackprop:
+    """The baseline: the forward pass and optimizer of the others, with every gradient entry propagated."""
+
+    name: str = "baseline"
+
+    def install(self, model: nn.Module) -> Installed:
+        layers = dict(model.named_modules())
+        return Installed({name: layers[name].out_features for name in fuse(model)})  # type: ignore[misc]
+
+    def before_step(self, step: int) -> None:
+        """Every step is alike."""
+
+
+@dataclass(frozen=True)
+class SparseBackprop:
+    """Propagate k = r n entries per hidden layer and carry gamma times the rest to the next step.
+
+    Algorithm 2 of the paper; gamma = 0 is Algorithm 1 (SBP). layers: dotted names, None for all hidden.
+    """
+
+    r: float
+    gamma: float
+    memory: str = "shared"
+    selection: str = "per_example"
+    bias: str = "sparse"
+    layers: Sequence[str] | None = None
+    name: str = "msbp"
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.r) and 0 < self.r <= 1):
+            raise ValueError(
+                f"sparse ratio r must be in (0, 1], got {self.r}; for plain backprop use method=baseline"
+            )
+        if not (is_number(self.gamma) and 0 <= self.gamma <= 1):
+            raise ValueError(
+                f"memory ratio gamma must be in [0, 1], got {self.gamma}; 0 keeps no memory (SBP)"
+            )
+        for key, choices in (("memory", MEMORIES), ("selection", SELECTIONS), ("bias", BIASES)):
+            if getattr(self, key) not in choices:
+                raise ValueError(f"{key} must be one of {', '.join(choices)}, got {getattr(self, key)!r}")
+        if self.memory == "sequential" and self.selection == "unified":
+            raise ValueError(
+                "memory=sequential needs selection=per_example: it passes from example to example"
+            )
+
+    def install(self, model: nn.Module) -> Installed:
+        return Installed(
+            convert(
+                model, self.r, self.gamma, memory=self.memory, selection=self.selection, bias=self.bias,
+                layers=None if self.layers is None else list(self.layers),
+            )
+        )  # fmt: skip
+
+    def before_step(self, step: int) -> None:
+        """Every step is alike."""
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

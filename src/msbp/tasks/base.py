@@ -1,0 +1,66 @@
+"""What a task is: data, their order, a loss and a score.
+
+Letters: N examples of a split, B batch.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+Batch = tuple[Tensor, ...]
+SAMPLES = ("full", "tiny")  # tiny: made by the task itself, for offline trials
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Train, dev and test in the task's own form, and the sizes that a model's constructor needs."""
+
+    train: Any
+    dev: Any
+    test: Any
+    sizes: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Score:
+    """Percent, 0 to 100, and how it was counted."""
+
+    value: float
+    signature: str
+
+
+class Task(Protocol):
+    name: str
+    metric: str
+
+    def splits(self, seed: int) -> Splits:
+        """Read or make the data; untimed. Raises FileNotFoundError or ValueError naming file and remedy."""
+
+    def batches(self, split: Any, seed: int, epoch: int) -> Iterable[Batch]:
+        """The batches of one epoch; their order depends on seed and epoch alone."""
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        """Mean loss of one batch."""
+
+    def score(self, model: nn.Module, split: Any) -> Score:
+        """The task's metric; the model is in eval mode and no gradient is kept; untimed."""
+
+
+@dataclass(frozen=True)
+class Examples:
+    """A split held in memory as inputs x (N, ...) and labels y (N)."""
+
+    x: Tensor
+    y: Tensor
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+def order(size: int, seed: int, epoch: int) -> Tensor:
+    """A permutation of range(size) that depends on seed and epoch alone, not on torch's generator."""
+    return torch.from_numpy(np.random.default_rng([seed, epoch]).permutation(size))
