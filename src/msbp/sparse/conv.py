@@ -1,0 +1,185 @@
+"""SparseConv1d and SparseConv2d: convolutions whose backward pass propagates part of ∂ℓ/∂h.
+
+Letters: B examples, F maps (out_channels), T positions of the output, R rows, k kept. A row is the gradient of all
+F maps at one position of one example; rows without any gradient take no part: they neither get memory nor leave any.
+The memory is one vector over the maps, shared by all positions as the weight is, so its shape does not depend on T.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, Self, cast
+
+import torch
+from torch import Tensor, nn
+
+from .linear import BIAS_GRADIENTS
+from .memory import MEMORIES, GradientMemory
+from .sparsifiers import top_k, unified_top_k
+
+
+class Rows(NamedTuple):
+    """The rows (R, F) of ∂ℓ/∂h that have a gradient, which example (R) each is of (ascending), and T."""
+
+    gradient: Tensor
+    example: Tensor
+    positions: int
+
+
+def flat_top_k(v: Tensor, k: int, rows: Rows) -> Tensor:
+    """The k T largest of all F x T entries of each example (meProp-CNN), zeros elsewhere; ties to the first position."""
+    sizes = torch.bincount(rows.example)
+    within = torch.arange(len(v), device=v.device) - (sizes.cumsum(0) - sizes)[rows.example]
+    blocks = v.new_zeros(len(sizes), int(sizes.max()), v.shape[1])
+    blocks[rows.example, within] = v
+    kept = top_k(blocks.flatten(1), min(k * rows.positions, blocks[0].numel()))
+    return kept.view_as(blocks)[rows.example, within]
+
+
+def row_top_k(v: Tensor, k: int, rows: Rows) -> Tensor:
+    """The k largest maps of each row."""
+    return top_k(v, k)
+
+
+def unified_maps(v: Tensor, k: int, rows: Rows) -> Tensor:
+    """The same k maps in all rows of the batch."""
+    return unified_top_k(v, k)
+
+
+class Selection(NamedTuple):
+    """What competes for being kept; pooled: the entries after the maximum over time instead of those before it."""
+
+    sparsifier: Callable[[Tensor, int, Rows], Tensor]
+    pooled: bool = False
+    row_by_row: bool = True
+
+
+SELECTIONS = {
+    "per_example": Selection(flat_top_k, row_by_row=False),
+    "per_position": Selection(row_top_k),
+    "pooled": Selection(row_top_k, pooled=True),
+    "unified": Selection(unified_maps, row_by_row=False),
+}
+
+
+class SparseConvolution(nn.Module):
+    """What sparse convolutions share: k of F maps, a selection, a memory. See SparseLinear for the choices.
+
+    selection: per_example (k T of all F T entries of an example) | per_position (k of the F maps at each position) |
+    pooled (k of the F maxima over time; MaxOverTime only) | unified (k maps for the batch).
+    """
+
+    name = ""
+    out_channels: int
+    memory: GradientMemory | None
+
+    @classmethod
+    def adopt(
+        cls,
+        convolution: nn.Module,
+        name: str,
+        k: int,
+        gamma: float,
+        memory: str = "shared",
+        selection: str = "per_example",
+        bias_gradient: str = "sparse",
+    ) -> Self:
+        """Turn a layer into a sparse one in place: the same object, parameters, hooks and state_dict keys."""
+        check_selection(name, memory, selection)
+        sparse = cast(Self, convolution)
+        sparse.__class__, sparse.name, sparse.k = cls, name, k
+        sparse.selection, sparse.dense_bias = SELECTIONS[selection], BIAS_GRADIENTS[bias_gradient]
+        sparse.enabled, sparse.step = True, 0
+        weight = cast(Tensor, convolution.weight)
+        sparse.memory = MEMORIES[memory](sparse.out_channels, gamma).to(weight) if gamma > 0 else None
+        return sparse
+
+    @property
+    def out_features(self) -> int:
+        """The width that k is a part of: the maps, whatever the number of positions."""
+        return self.out_channels
+
+    def estimate(self, rows: Rows) -> tuple[Tensor, Tensor | None]:
+        """The gradient g (R, F) that is propagated in place of the rows, and the memory that follows it."""
+        m = None
+        if not len(rows.gradient):
+            return rows.gradient, m
+        sparsifier = partial(self.selection.sparsifier, k=self.k, rows=rows)
+        if self.memory is None:
+            g = sparsifier(rows.gradient)
+        else:
+            g, m = self.memory.estimate(rows.gradient, sparsifier)
+        self.check(g)  # a NaN or Inf is among the largest, so looking at g is enough
+        return g, m
+
+    def check(self, g: Tensor) -> None:
+        """FloatingPointError unless all of g is finite."""
+        if not torch.isfinite(g).all():
+            raise FloatingPointError(
+                f"the gradient of layer {self.name or self} is NaN or infinite in its backward pass, step "
+                f"{self.step + 1}; nothing of it was kept: the learning rate is too high, or the data hold bad values"
+            )
+
+    def finish(self, m: Tensor | None) -> None:
+        """End a backward pass that went well: store the memory and count the step."""
+        if m is not None and self.memory is not None:
+            self.memory.store(m)
+        self.step += 1
+
+
+def check_selection(name: str, memory: str, selection: str) -> None:
+    """ValueError unless a convolution can select so and keep such a memory."""
+    if selection not in SELECTIONS:
+        raise ValueError(f"unknown selection {selection!r} for {name}: choose from {', '.join(SELECTIONS)}")
+    if memory == "sequential" and not SELECTIONS[selection].row_by_row:
+        raise ValueError(
+            f"memory=sequential passes from row to row of {name}, but selection={selection} needs many rows at once; "
+            "choose memory=shared, or selection=per_position"
+        )
+
+
+class Sparsify(torch.autograd.Function):
+    """Identity on h (B, F, ...); its backward pass replaces ∂ℓ/∂h by the estimated gradient g."""
+
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, layer: SparseConvolution) -> Tensor:
+        ctx.layer = layer
+        return h.view_as(h)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        gradient, layer = grads[0].movedim(1, -1), ctx.layer
+        flat = gradient.reshape(-1, layer.out_channels)
+        positions = flat.shape[0] // len(gradient)
+        active = (flat != 0).any(1).nonzero().squeeze(1)
+        g, m = layer.estimate(Rows(flat[active], active // positions, positions))
+        layer.finish(m)
+        out = torch.zeros_like(flat).index_copy_(0, active, g)
+        return out.view(gradient.shape).movedim(-1, 1), None
+
+
+class SparseConv1d(SparseConvolution, nn.Conv1d):
+    """nn.Conv1d with a sparse backward pass; made by `adopt`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """h (B, F, T) of x (B, C, L)."""
+        return convolve(self, x)
+
+
+class SparseConv2d(SparseConvolution, nn.Conv2d):
+    """nn.Conv2d with a sparse backward pass; made by `adopt`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """h (B, F, T', T'') of x (B, C, H, W)."""
+        return convolve(self, x)
+
+
+def convolve(layer: SparseConv1d | SparseConv2d, x: Tensor) -> Tensor:
+    """The layer's output h (B, F, ...), with a sparse backward pass."""
+    if x.dim() == len(layer.kernel_size) + 1:
+        return convolve(layer, x[None])[0]
+    if not layer.enabled:
+        return layer._conv_forward(x, layer.weight, layer.bias)
+    if layer.bias is None or not layer.dense_bias:
+        return Sparsify.apply(layer._conv_forward(x, layer.weight, layer.bias), layer)
+    bias = layer.bias.view(-1, *[1] * len(layer.kernel_size))
+    return Sparsify.apply(layer._conv_forward(x, layer.weight, None), layer) + bias

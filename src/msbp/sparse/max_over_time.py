@@ -1,0 +1,107 @@
+"""MaxOverTime: a convolution over the words of sentences, ReLU and the maximum over time, and its sparse backward pass.
+
+The maximum leaves one entry of ∂ℓ/∂h for each sentence and map, so the backward pass goes over entries and never over
+positions. `fuse` makes a layer do so exactly, as the baseline; `convert` lets it propagate fewer entries still.
+
+Letters: U distinct rows of x, E their width, N places (the words of the batch, sentence after sentence), B sentences,
+F maps, w window, T positions, k kept. Only windows of a sentence's own words exist, so no padding can win; a sentence
+shorter than w has one window, cut short.
+"""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from .conv import Rows, SparseConvolution, flat_top_k
+from .windows import Batch, Entries, best_windows, best_windows_fast, gradients, gradients_fast, on_fast_path
+
+
+class MaxOverTime(nn.Conv2d):
+    """relu(max over windows of Wx + b) in plain torch; weight (F, 1, w, E) and bias (F)."""
+
+    bias: Tensor
+
+    def __init__(self, width: int, maps: int, window: int):
+        super().__init__(1, maps, (window, width))
+
+    def forward(self, x: Tensor, index: Tensor, offsets: Tensor) -> Tensor:
+        """Features (B, F) of sentences: x (U, E), index (N) of rows of x, offsets (B + 1) where sentences begin."""
+        best, _ = best_windows(Batch(x, index, offsets), self.weight, self.bias)
+        return torch.relu(best)
+
+
+class FusedMaxOverTime(MaxOverTime):
+    """The same as one node whose backward pass is over the entries that the maximum lets through: the baseline."""
+
+    dense_bias = False
+
+    def forward(self, x: Tensor, index: Tensor, offsets: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, enabled=False):  # a selection needs the parameters' precision
+            return Pass.apply(self, x.to(self.weight.dtype), index, offsets, self.weight, self.bias)
+
+    def select(self, gradient: Tensor, start: Tensor, offsets: Tensor) -> tuple[Entries, Tensor | None]:
+        """What to propagate of the winners' ∂ℓ/∂h (B, F), and the memory that follows."""
+        return one_a_map(gradient, start), None
+
+    def finish(self, m: Tensor | None) -> None:
+        """End a backward pass that went well."""
+
+
+class SparseMaxOverTime(SparseConvolution, FusedMaxOverTime):
+    """FusedMaxOverTime that propagates what its selection keeps; made by `adopt`."""
+
+    def select(self, gradient: Tensor, start: Tensor, offsets: Tensor) -> tuple[Entries, Tensor | None]:
+        """The estimated gradient g as entries, and the memory that follows."""
+        positions = max(1, int(offsets.diff().max()) - self.kernel_size[0] + 1)
+        if not self.enabled or self.keeps_all(positions):
+            self.check(gradient)
+            return one_a_map(gradient, start), None
+        if self.selection.pooled:
+            g, m = self.estimate(Rows(gradient, torch.arange(len(gradient), device=start.device), 1))
+            return one_a_map(g, start), m
+        flat = gradient.new_zeros(int(offsets[-1]), self.out_channels).scatter_(0, start, gradient)
+        active = (flat != 0).any(1).nonzero().squeeze(1)
+        example = torch.searchsorted(offsets, active, right=True) - 1
+        g, m = self.estimate(Rows(flat[active], example, positions))
+        row, maps = g.nonzero(as_tuple=True)
+        return Entries(g[row, maps], maps, active[row]), m
+
+    def keeps_all(self, positions: int) -> bool:
+        """Whether k T covers the F entries that an example has at most, and no memory adds others."""
+        covers = self.selection.sparsifier is flat_top_k and self.k * positions >= self.out_channels
+        return covers and (self.memory is None or not self.memory.m.any())
+
+
+def one_a_map(gradient: Tensor, start: Tensor) -> Entries:
+    """One entry, be it zero, for each sentence and map: gradient and start are (B, F)."""
+    maps = torch.arange(gradient.shape[1], device=start.device).repeat(len(gradient))
+    return Entries(gradient.reshape(-1), maps, start.reshape(-1))
+
+
+class Pass(torch.autograd.Function):
+    """The node: forward keeps where each maximum was, backward follows the entries from there."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, layer: FusedMaxOverTime, x: Tensor, index: Tensor, offsets: Tensor, weight: Tensor, bias: Tensor
+    ) -> Tensor:
+        find = best_windows_fast if on_fast_path(x, weight) else best_windows
+        best, start = find(Batch(x, index, offsets), weight, bias)
+        pooled = best.relu_()
+        ctx.layer = layer
+        ctx.save_for_backward(x, index, offsets, weight, pooled, start)
+        return pooled
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, index, offsets, weight, pooled, start = ctx.saved_tensors
+        layer = cast(FusedMaxOverTime, ctx.layer)
+        gradient = torch.where(pooled <= 0, 0, grad)  # σ'(h) ⊙ ∂ℓ/∂z; a NaN passes
+        entries, m = layer.select(gradient, start, offsets)
+        form = gradients_fast if on_fast_path(x, weight) else gradients
+        grad_weight, grad_bias, grad_x = form(entries, Batch(x, index, offsets), weight, ctx.needs_input_grad[1])
+        layer.finish(m)
+        return None, grad_x, None, None, grad_weight, gradient.sum(0) if layer.dense_bias else grad_bias
