@@ -1,0 +1,121 @@
+"""Copies, files and dtype moves of a network in mid-training.
+
+Letters: B batch, i in_features, n out_features, c classes. Modules that keep tensors with history break here
+(pytorch#54580, sktime#10928).
+"""
+
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+
+from msbp.sparse import convert, fuse, memories
+
+from .problems import (
+    ENTRIES,
+    assert_close,
+    each_dtype,
+    each_entry,
+    each_memory,
+    gradients,
+    memory_of,
+    mlp,
+    state,
+)
+
+B, i, n, c = 6, 10, 16, 3
+
+
+def batch(dtype=torch.float32, rows=B):
+    return torch.randn(rows, i, dtype=dtype), torch.randint(c, (rows,))
+
+
+def converted(dtype=torch.float32, p=0.0, **choices):
+    model = mlp(i, n, n, c, p=p, dtype=dtype)
+    convert(model, r=0.2, **choices)
+    return model
+
+
+COPIES = {
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda model: pickle.loads(pickle.dumps(model)),
+    "torch.save": lambda model: torch.load(io.BytesIO(saved(model)), weights_only=False),
+}
+
+
+def saved(model) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(model, buffer)
+    return buffer.getvalue()
+
+
+@each_entry
+@each_dtype
+@pytest.mark.parametrize("choices", [{}, {"memory": "per_slot"}, {"gamma": 0.0}], ids=str)
+@pytest.mark.parametrize("how", COPIES)
+def test_a_copy_goes_on_as_the_original_would_and_leaves_it_alone(how, choices, dtype, backward):
+    model = converted(dtype, p=0.3, **choices)
+    first, second = batch(dtype), batch(dtype)
+    backward(model, *first)
+    twin = COPIES[how](model)
+    assert_close(memory_of(twin), memory_of(model), 0)
+    before = state(model)
+    torch.manual_seed(1)
+    twin.zero_grad()
+    backward(twin, *second)
+    assert_close(state(model), before, 0)
+    torch.manual_seed(1)
+    model.zero_grad()
+    backward(model, *second)
+    assert_close(state(twin), state(model), 0)
+    assert not any(m.m.requires_grad or m.m.grad_fn for m in memories(twin).values())
+    assert type(twin) is type(model) and type(twin[0].weight) is type(model[0].weight)
+
+
+@each_entry
+def test_a_fused_network_can_be_copied_in_mid_training(backward):
+    model = mlp(i, n, n, c)
+    fuse(model)
+    data = batch()
+    backward(model, *data)
+    for make in COPIES.values():
+        twin = make(model)
+        twin.zero_grad()
+        backward(twin, *data)
+        assert_close(gradients(twin), gradients(model), 0)
+
+
+@each_entry
+@each_memory
+def test_the_memory_follows_the_network_to_another_dtype(backward, memory):
+    model = converted(memory=memory)
+    backward(model, *batch())
+    m = memory_of(model)
+    model.double()
+    assert_close(memory_of(model), m, 0)
+    assert {held.m.dtype for held in memories(model).values()} == {torch.float64}
+    model.zero_grad()
+    backward(model, *batch(torch.float64))
+    model.float().zero_grad()
+    backward(model, *batch())
+    assert all(grad.dtype == torch.float32 for grad in state(model).values())
+    assert {held.m.device.type for held in memories(model.to("meta")).values()} == {"meta"}
+
+
+def test_the_memory_is_not_in_the_state_dict_and_is_restored_by_itself():
+    model, twin = converted(), converted()
+    twin.load_state_dict(model.state_dict())
+    ENTRIES["autograd"](model, *batch())
+    assert not any("m" in name.split(".") or "memory" in name for name in model.state_dict())
+    for name, held in memories(model).items():
+        memories(twin)[name].load(held.m)
+    assert_close(memory_of(twin), memory_of(model), 0)
+    data = batch()
+    for network in (model, twin):
+        network.zero_grad()
+        ENTRIES["autograd"](network, *data)
+    assert_close(state(twin), state(model), 0)
+    with pytest.raises(ValueError, match=f"{n}"):
+        memories(model)["0"].load(torch.zeros(1, n + 1))

@@ -1,0 +1,182 @@
+"""Passes beyond the plain one: accumulated, repeated, differentiated twice, frozen, hooked, not recorded.
+
+Letters: B batch, i in_features, n out_features, c classes.
+"""
+
+import pytest
+import torch
+from torch import nn
+
+from msbp.sparse import convert, cross_entropy, fuse, memories
+
+from .oracle import Oracle
+from .problems import (
+    ENTRIES,
+    assert_close,
+    each_dtype,
+    each_entry,
+    each_memory,
+    gradients,
+    memory_of,
+    mlp,
+    state,
+)
+
+B, i, n, c = 6, 10, 16, 3
+
+
+def batch(dtype=torch.float32, rows=B):
+    return torch.randn(rows, i, dtype=dtype), torch.randint(c, (rows,))
+
+
+def converted(dtype=torch.float32, p=0.0, **choices):
+    model = mlp(i, n, n, c, p=p, dtype=dtype)
+    convert(model, r=0.2, **choices)
+    return model
+
+
+@each_entry
+@each_memory
+def test_accumulated_gradients_are_sums_and_the_memory_moves_each_time(backward, memory):
+    model = mlp(i, n, n, c, dtype=torch.float64)
+    oracle = Oracle(model, 0.2, 0.8, tolerance=1e-12, memory=memory)
+    convert(model, r=0.2, gamma=0.8, memory=memory)
+    sums: dict = {}
+    for rows in (B, B, 3):
+        x, y = batch(torch.float64, rows)
+        backward(model, x, y)
+        logits = oracle.forward(x)
+        found = oracle.backward((logits.softmax(1) - nn.functional.one_hot(y, c)) / rows)
+        found.pop("x")
+        assert not oracle.undecided()
+        sums = {name: sums.get(name, 0) + grad for name, grad in found.items()}
+    assert_close(gradients(model), sums, 1e-10)
+    assert_close(memory_of(model), oracle.memory, 1e-10)
+
+
+@each_dtype
+def test_a_retained_graph_can_be_gone_through_again(dtype):
+    model = mlp(i, n, n, c, dtype=dtype)
+    oracle = Oracle(model, 0.2, 0.8)
+    convert(model, r=0.2, gamma=0.8)
+    (x, y), sums = batch(dtype), {}
+    loss = nn.functional.cross_entropy(model(x), y)
+    logits = oracle.forward(x)
+    for _ in range(2):
+        loss.backward(retain_graph=True)
+        found = oracle.backward((logits.softmax(1) - nn.functional.one_hot(y, c)) / B)
+        found.pop("x")
+        assert not oracle.undecided()
+        sums = {name: sums.get(name, 0) + grad for name, grad in found.items()}
+    assert_close(gradients(model), sums)
+    assert_close(memory_of(model), oracle.memory)
+
+
+@pytest.mark.parametrize("install", [convert, fuse])
+def test_a_second_derivative_is_refused_with_a_reason(install):
+    model = mlp(i, n, n, c)
+    install(model)
+    x = batch()[0].requires_grad_()
+    with pytest.raises(RuntimeError, match="second derivative"):
+        (grad,) = torch.autograd.grad(model(x).square().sum(), x, create_graph=True)
+        grad.square().sum().backward()
+
+
+@each_dtype
+def test_without_gradients_nothing_is_kept_and_dropout_still_follows_the_mode(dtype):
+    model, plain = mlp(i, n, n, c, p=0.4, dtype=dtype), mlp(i, n, n, c, p=0.4, dtype=dtype)
+    plain.load_state_dict(model.state_dict())
+    convert(model)
+    x = batch(dtype)[0]
+    model(x).sum().backward()
+    before = state(model)
+    torch.testing.assert_close(model.eval()(x), plain.eval()(x))
+    for context in (torch.no_grad, torch.inference_mode):
+        with context():
+            outputs = model.eval()(x), model.eval()(x), model.train()(x), model.train()(x)
+        assert not any(out.requires_grad for out in outputs)
+        assert torch.equal(outputs[0], outputs[1]) and not torch.equal(outputs[2], outputs[3])
+    assert_close(state(model), before, 0)
+
+
+@each_entry
+def test_evaluation_mode_has_gradients_too(backward):
+    model, still = converted(p=0.4), converted()
+    still.load_state_dict(dict(zip(still.state_dict(), model.state_dict().values(), strict=True)))
+    data = batch()
+    backward(model.eval(), *data)
+    backward(still, *data)
+    assert_close(dict(zip(gradients(still), gradients(model).values(), strict=True)), gradients(still), 1e-6)
+
+
+@each_dtype
+def test_frozen_layers_get_no_gradient_and_pass_it_on(dtype):
+    for names in ("0.weight 0.bias", "2.weight", "2.bias", "4.weight 4.bias", "0.weight 2.weight"):
+        frozen = names.split()
+        model, free = converted(dtype), converted(dtype)
+        free.load_state_dict(model.state_dict())
+        for name in frozen:
+            model.get_parameter(name).requires_grad_(False)
+        data = batch(dtype)
+        for entry in ENTRIES.values():
+            for network in (model, free):
+                network.zero_grad()
+                for held in memories(network).values():
+                    held.load(torch.zeros_like(held.m))
+                entry(network, *data)
+            expected = {name: grad for name, grad in gradients(free).items() if name not in frozen}
+            assert_close(gradients(model), expected, 1e-6)
+
+
+@each_dtype
+def test_an_input_that_needs_its_gradient_gets_it(dtype):
+    model, twin = converted(dtype), converted(dtype)
+    twin.load_state_dict(model.state_dict())
+    x, y = batch(dtype)
+    leaf = x.clone().requires_grad_()
+    nn.functional.cross_entropy(model(leaf), y).backward()
+    embedded = x.clone().requires_grad_()
+    cross_entropy(twin(embedded * 1), y).backward()
+    assert leaf.grad.any()
+    torch.testing.assert_close(embedded.grad, leaf.grad)
+
+
+def test_an_input_changed_before_its_gradient_is_used_is_an_error_as_in_torch():
+    model = converted()
+    x, y = batch()
+    loss = nn.functional.cross_entropy(model(x), y)
+    x += 1
+    with pytest.raises(RuntimeError, match=r"modified|changed"):
+        loss.backward()
+
+
+def test_hooks_on_weights_and_layers_see_dense_gradients():
+    model, quiet = converted(), converted()
+    quiet.load_state_dict(model.state_dict())
+    seen, data = {}, batch()
+    for name, p in model.named_parameters():
+        p.register_hook(lambda grad, name=name: seen.__setitem__(name, grad.clone()))
+    outputs = []
+    model[0].register_forward_hook(lambda module, args, output: outputs.append(output.shape))
+    for entry in ENTRIES.values():
+        for network in (model, quiet):
+            network.zero_grad()
+            for held in memories(network).values():
+                held.load(torch.zeros_like(held.m))
+            entry(network, *data)
+        assert_close(seen, gradients(quiet), 1e-6)
+        assert_close(gradients(model), gradients(quiet), 1e-6)
+        seen.clear()
+    assert outputs == [(B, n)] * 2
+
+
+@each_dtype
+@pytest.mark.parametrize("install", [lambda model: convert(model, r=1.0), fuse], ids=["convert", "fuse"])
+def test_an_output_changed_in_place_is_as_right_as_after_torchs_own_layer(install, dtype):
+    model, plain = mlp(i, n, c, dtype=dtype), mlp(i, n, c, dtype=dtype)
+    plain.load_state_dict(model.state_dict())
+    install(model)
+    x = batch(dtype)[0]
+    for network in (model, plain):
+        network[2](network[0](x).relu_().mul_(2)).add_(1).square().sum().backward()
+    assert_close(gradients(model), gradients(plain), 1e-6)
