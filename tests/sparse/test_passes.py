@@ -178,5 +178,5 @@ def test_an_output_changed_in_place_is_as_right_as_after_torchs_own_layer(instal
     install(model)
     x = batch(dtype)[0]
     for network in (model, plain):
-        network[2](network[0](x).relu_().mul_(2)).add_(1).square().sum().backward()
+        network[2](network[0](x).mul_(2).relu_()).add_(1).square().sum().backward()
     assert_close(gradients(model), gradients(plain), 1e-6)

@@ -1,0 +1,59 @@
+"""Clipping by norm and by value, with torch's functions and ours, is the same on factored gradients."""
+
+import pytest
+import torch
+from torch import nn
+
+from msbp import optim
+
+from .twins import Twins, batch, each_optimizer, network, run
+
+
+@each_optimizer
+@pytest.mark.parametrize("max_norm", [0.05, 1e6])
+def test_clipping_by_norm_ours_and_torchs(ours, theirs, max_norm):
+    def clip(twins, step):
+        clip = (optim.clip_grad_norm_, nn.utils.clip_grad_norm_)[step % 2]
+        found = clip(twins.model.parameters(), max_norm)
+        expected = nn.utils.clip_grad_norm_(twins.dense, max_norm)
+        torch.testing.assert_close(found, expected)
+
+    assert run(Twins(network(), ours, theirs), 60, between=clip) <= 5e-6
+
+
+@each_optimizer
+@pytest.mark.parametrize("largest", [0.002, 1e6])
+def test_clipping_by_value_ours_and_torchs(ours, theirs, largest):
+    def clip(twins, step):
+        (optim.clip_grad_value_, nn.utils.clip_grad_value_)[step % 2](twins.model.parameters(), largest)
+        nn.utils.clip_grad_value_(twins.dense, largest)
+
+    assert run(Twins(network(), ours, theirs), 60, between=clip) <= 5e-6
+
+
+@each_optimizer
+def test_clipping_by_norm_leaves_the_gradients_that_torchs_would(ours, theirs):
+    for clip, wanted, limit in (
+        (optim.clip_grad_norm_, nn.utils.clip_grad_norm_, 0.1),
+        (optim.clip_grad_value_, nn.utils.clip_grad_value_, 0.003),
+    ):
+        twins = Twins(network(), ours, theirs)
+        for _ in range(2):
+            twins.backward(*batch())
+        twins.read()
+        clip(twins.model.parameters(), limit)
+        wanted(twins.dense, limit)
+        for p, q in zip(twins.model.parameters(), twins.dense, strict=True):
+            torch.testing.assert_close(p.grad, q.grad)
+
+
+@each_optimizer
+def test_accumulated_gradients_with_clipping_and_reading_in_between(ours, theirs):
+    def meddle(twins, step):
+        if step % 3 == 0:
+            assert twins.model[0].weight.grad.isfinite().all()
+        if step % 3 == 1:
+            twins.backward(*batch())
+            twins.read()
+
+    assert run(Twins(network(), ours, theirs), 40, passes=2, between=meddle) <= 5e-6

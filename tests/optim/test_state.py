@@ -1,0 +1,114 @@
+"""What an optimizer keeps and promises beside its update: state, resuming, closures, checks."""
+
+import copy
+import io
+
+import pytest
+import torch
+
+from msbp import optim
+from msbp.sparse import cross_entropy, memories
+
+from .twins import Twins, batch, each_optimizer, network, run
+
+
+def train(model, optimizer, batches):
+    for x, y in batches:
+        optimizer.zero_grad()
+        cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+def through_a_file(state):
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return torch.load(io.BytesIO(buffer.getvalue()))
+
+
+@each_optimizer
+@pytest.mark.parametrize("r", [1 / 64, 0.2, 1.0])
+def test_a_run_resumes_bit_for_bit(ours, theirs, r):
+    """Whole, interrupted and looked at half-way: three ways to the same weights."""
+    start, batches = network(r), [batch() for _ in range(40)]
+    whole, halves, resumed = (copy.deepcopy(start) for _ in range(3))
+    train(whole, ours(whole.parameters()), batches)
+
+    optimizer = ours(halves.parameters())
+    train(halves, optimizer, batches[:20])
+    weights, state = through_a_file((halves.state_dict(), optimizer.state_dict()))
+    held = through_a_file({name: memory.m for name, memory in memories(halves).items()})
+    train(halves, optimizer, batches[20:])
+
+    resumed.load_state_dict(weights)
+    for name, memory in memories(resumed).items():
+        memory.load(held[name])
+    optimizer = ours(resumed.parameters())
+    optimizer.load_state_dict(state)
+    train(resumed, optimizer, batches[20:])
+
+    for p, q, s in zip(whole.parameters(), halves.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(p, q) and torch.equal(p, s)
+
+
+@each_optimizer
+def test_a_state_dict_has_torchs_moments(ours, theirs):
+    twins = Twins(network(), ours, theirs)
+    run(twins, 30)
+    found, expected = twins.ours.state_dict()["state"], twins.theirs.state_dict()["state"]
+    for index, entries in expected.items():
+        for name, value in entries.items():
+            if torch.is_tensor(value) and value.dim():
+                torch.testing.assert_close(found[index][name], value, rtol=1e-4, atol=2e-7)
+
+
+@each_optimizer
+def test_a_closure_is_called_with_gradients_on(ours, theirs):
+    model = network()
+    optimizer = ours(model.parameters())
+    x, y = batch()
+
+    def closure():
+        assert torch.is_grad_enabled()
+        optimizer.zero_grad()
+        loss = cross_entropy(model(x), y)
+        loss.backward()
+        return loss
+
+    first = optimizer.step(closure)
+    for _ in range(20):
+        last = optimizer.step(closure)
+    assert last < first
+
+
+@each_optimizer
+def test_zeroed_gradients_are_gone_whichever_way(ours, theirs):
+    for to_none in (True, False):
+        model = network()
+        optimizer = ours(model.parameters())
+        cross_entropy(model(batch()[0]), batch()[1]).backward()
+        optimizer.zero_grad(set_to_none=to_none)
+        assert all(p.grad is None or not p.grad.any() for p in model.parameters())
+        before = [p.detach().clone() for p in model.parameters()]
+        optimizer.step()
+        assert all(torch.equal(p, q) for p, q in zip(model.parameters(), before, strict=True))
+
+
+def test_wrong_constants_are_refused():
+    for wrong in ({"lr": -1.0}, {"betas": (1.0, 0.9)}, {"betas": (0.9, -0.1)}, {"eps": -1.0}):
+        with pytest.raises(ValueError, match=r"-1|1\.0|-0\.1"):
+            optim.Adam(network().parameters(), **wrong)
+    with pytest.raises(ValueError, match=r"-1|-0\.5"):
+        optim.SGD(network().parameters(), lr=-1.0)
+    with pytest.raises(ValueError, match=r"-1|-0\.5"):
+        optim.SGD(network().parameters(), lr=1.0, momentum=-0.5)
+
+
+@each_optimizer
+def test_in_place_weight_checks_of_autograd_notice_a_step(ours, theirs):
+    model = network()
+    optimizer = ours(model.parameters())
+    cross_entropy(model(batch()[0]), batch()[1]).backward()
+    loss = cross_entropy(model(batch()[0]), batch()[1])
+    optimizer.step()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward(retain_graph=True)

@@ -1,0 +1,148 @@
+"""Optimizers on factored gradients are torch's own on dense ones."""
+
+import pytest
+import torch
+
+from msbp.sparse import fuse
+
+from .twins import B, Twins, batch, each_optimizer, network, run, widths
+
+
+@each_optimizer
+def test_six_hundred_steps_on_factored_gradients_are_torchs(ours, theirs):
+    assert run(Twins(network(), ours, theirs), 600) <= 5e-6
+
+
+@each_optimizer
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"memory": "per_slot"},
+        {"selection": "unified"},
+        {"bias": "full"},
+        {"gamma": 0.0},
+        {"r": 1.0},
+        {"install": fuse},
+    ],
+    ids=str,
+)
+def test_every_kind_of_gradient_is_taken(ours, theirs, choices):
+    assert run(Twins(network(**choices), ours, theirs), 40) <= 2e-6
+
+
+@each_optimizer
+def test_float64_is_exact(ours, theirs):
+    assert run(Twins(network(dtype=torch.float64), ours, theirs), 60) <= 1e-12
+
+
+@each_optimizer
+def test_accumulated_gradients(ours, theirs):
+    assert run(Twins(network(), ours, theirs), 40, passes=3) <= 5e-6
+
+
+@each_optimizer
+def test_dense_and_factored_steps_may_alternate(ours, theirs):
+    def meddle(twins, step):
+        if step % 2:
+            for p, q in zip(twins.model.parameters(), twins.dense, strict=True):
+                p.grad = q.grad = (q.grad * 0.5).clone() if step % 4 == 1 else torch.randn_like(q) * 1e-3
+
+    assert run(Twins(network(), ours, theirs), 60, between=meddle) <= 5e-6
+
+
+@each_optimizer
+def test_scaled_losses(ours, theirs):
+    twins = Twins(network(), ours, theirs)
+    for step in range(20):
+        twins.backward(*batch(), times=0.5 if step % 2 else 1.0)
+        twins.read()
+        twins.step()
+    assert twins.apart() <= 5e-6
+
+
+@each_optimizer
+def test_rows_that_no_gradient_ever_touched_stay_bit_for_bit(ours, theirs):
+    model = network(r=1 / 64, gamma=0.0, install=None)
+    before, touched = model[0].weight.detach().clone(), torch.zeros(64, dtype=torch.bool)
+    twins = Twins(model, ours, theirs)
+    for _ in range(5):
+        twins.backward(*batch())
+        twins.read()
+        touched |= twins.dense[0].grad.any(1)
+        twins.step()
+    assert 0 < touched.sum() < 64
+    assert torch.equal(model[0].weight[~touched], before[~touched])
+    assert (model[0].weight[touched] != before[touched]).any(1).all()
+    assert twins.apart() <= 5e-6
+
+
+@each_optimizer
+def test_rows_touched_once_go_on_moving_as_torchs_do(ours, theirs):
+    twins = Twins(network(r=1 / 64, gamma=0.0), ours, theirs)
+    zero = torch.zeros(B, widths[0]), torch.zeros(B, dtype=torch.long)
+    for step in range(60):
+        twins.backward(*(batch() if step in (0, 1, 30) else zero))
+        twins.read()
+        twins.step()
+        assert twins.apart() <= 5e-6
+
+
+@each_optimizer
+def test_steps_without_a_gradient_change_nothing(ours, theirs):
+    twins = Twins(network(), ours, theirs)
+    run(twins, 3)
+    before = [p.detach().clone() for p in twins.model.parameters()]
+    for _ in range(3):
+        twins.step()
+    assert all(torch.equal(p, q) for p, q in zip(twins.model.parameters(), before, strict=True))
+    assert run(twins, 10) <= 5e-6
+
+
+@each_optimizer
+def test_a_learning_rate_that_changes_and_a_group_that_joins(ours, theirs):
+    twins = Twins(network(), lambda p: ours(list(p)[:2]), lambda p: theirs(p[:2]))
+    for optimizer, parameters in ((twins.ours, list(twins.model.parameters())), (twins.theirs, twins.dense)):
+        optimizer.add_param_group({"params": parameters[2:], "lr": 1e-3})
+    schedules = [
+        torch.optim.lr_scheduler.StepLR(optimizer, 3, 0.7) for optimizer in (twins.ours, twins.theirs)
+    ]
+
+    def advance(twins, step):
+        if step:
+            for schedule in schedules:
+                schedule.step()
+
+    assert run(twins, 30, between=advance) <= 5e-6
+
+
+OTHERS = {
+    "Adam": torch.optim.Adam,
+    "AdamW": torch.optim.AdamW,
+    "RMSprop": torch.optim.RMSprop,
+    "Adagrad": torch.optim.Adagrad,
+    "Adadelta": torch.optim.Adadelta,
+    "SGD": lambda p: torch.optim.SGD(p, 0.05, momentum=0.9, nesterov=True),
+    "fused Adam": lambda p: torch.optim.Adam(p, fused=True),
+    "single Adam": lambda p: torch.optim.Adam(p, foreach=False),
+    "NAdam": torch.optim.NAdam,
+}
+
+
+@pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
+def test_torchs_own_optimizers_see_dense_gradients(other):
+    assert run(Twins(network(), other, other), 20) == 0
+
+
+@each_optimizer
+def test_an_input_changed_between_backward_and_step_is_harmless_or_an_error(ours, theirs):
+    twins = Twins(network(), ours, theirs)
+    x, y = batch()
+    twins.backward(x, y)
+    twins.read()
+    x += 1
+    try:
+        twins.step()
+    except RuntimeError as error:
+        assert "changed" in str(error)
+    else:
+        assert twins.apart() <= 5e-6
