@@ -1,8 +1,8 @@
 """SparseConv1d and SparseConv2d: convolutions whose backward pass propagates part of ∂ℓ/∂h.
 
-Letters: B examples, F maps (out_channels), T positions of the output, R rows, k kept. A row is the gradient of all
-F maps at one position of one example; rows without any gradient take no part: they neither get memory nor leave any.
-The memory is one vector over the maps, shared by all positions as the weight is, so its shape does not depend on T.
+Letters: B examples, F maps (out_channels), T positions of the output, R rows, k kept. A row is the gradient
+of all F maps at one position of one example; rows without any gradient take no part: they neither get memory
+nor leave any. The memory is one vector over the maps, shared by all positions as the weight is, for any T.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, Self, cast
 import torch
 from torch import Tensor, nn
 
-from .linear import BIAS_GRADIENTS
-from .memory import MEMORIES, GradientMemory
+from .linear import BIAS_GRADIENTS, check_choices
+from .memory import MEMORIES, GradientMemory, SequentialMemory
 from .sparsifiers import top_k, unified_top_k
 
 
@@ -26,8 +26,8 @@ class Rows(NamedTuple):
 
 
 def flat_top_k(v: Tensor, k: int, rows: Rows) -> Tensor:
-    """The k T largest of all F x T entries of each example (meProp-CNN), zeros elsewhere; ties to the first position."""
-    sizes = torch.bincount(rows.example)
+    """The k T largest of all F x T entries of each example (meProp-CNN); ties go to the first position."""
+    sizes = rows.example.bincount()
     within = torch.arange(len(v), device=v.device) - (sizes.cumsum(0) - sizes)[rows.example]
     blocks = v.new_zeros(len(sizes), int(sizes.max()), v.shape[1])
     blocks[rows.example, within] = v
@@ -46,30 +46,34 @@ def unified_maps(v: Tensor, k: int, rows: Rows) -> Tensor:
 
 
 class Selection(NamedTuple):
-    """What competes for being kept; pooled: the entries after the maximum over time instead of those before it."""
+    """What competes for being kept; pooled: the entries behind the maximum over time, not those before it."""
 
     sparsifier: Callable[[Tensor, int, Rows], Tensor]
     pooled: bool = False
-    row_by_row: bool = True
 
 
 SELECTIONS = {
-    "per_example": Selection(flat_top_k, row_by_row=False),
+    "per_example": Selection(flat_top_k),
     "per_position": Selection(row_top_k),
     "pooled": Selection(row_top_k, pooled=True),
-    "unified": Selection(unified_maps, row_by_row=False),
+    "unified": Selection(unified_maps),
 }
 
 
 class SparseConvolution(nn.Module):
     """What sparse convolutions share: k of F maps, a selection, a memory. See SparseLinear for the choices.
 
-    selection: per_example (k T of all F T entries of an example) | per_position (k of the F maps at each position) |
-    pooled (k of the F maxima over time; MaxOverTime only) | unified (k maps for the batch).
+    selection: per_example (k T of all F T entries of an example) | per_position (k of the F maps at each
+    position) | pooled (k of the F maxima over time; MaxOverTime only) | unified (k maps for the batch).
     """
 
     name = ""
     out_channels: int
+    k: int
+    selection: Selection
+    dense_bias: bool
+    enabled: bool
+    step: int
     memory: GradientMemory | None
 
     @classmethod
@@ -84,7 +88,7 @@ class SparseConvolution(nn.Module):
         bias_gradient: str = "sparse",
     ) -> Self:
         """Turn a layer into a sparse one in place: the same object, parameters, hooks and state_dict keys."""
-        check_selection(name, memory, selection)
+        check_choices(gamma, memory, selection, bias_gradient)
         sparse = cast(Self, convolution)
         sparse.__class__, sparse.name, sparse.k = cls, name, k
         sparse.selection, sparse.dense_bias = SELECTIONS[selection], BIAS_GRADIENTS[bias_gradient]
@@ -100,23 +104,35 @@ class SparseConvolution(nn.Module):
 
     def estimate(self, rows: Rows) -> tuple[Tensor, Tensor | None]:
         """The gradient g (R, F) that is propagated in place of the rows, and the memory that follows it."""
-        m = None
         if not len(rows.gradient):
-            return rows.gradient, m
+            return rows.gradient, None
         sparsifier = partial(self.selection.sparsifier, k=self.k, rows=rows)
         if self.memory is None:
-            g = sparsifier(rows.gradient)
+            g, m = sparsifier(rows.gradient), None
+        elif isinstance(self.memory, SequentialMemory):
+            g, m = self.example_by_example(rows, self.memory)
         else:
             g, m = self.memory.estimate(rows.gradient, sparsifier)
         self.check(g)  # a NaN or Inf is among the largest, so looking at g is enough
         return g, m
+
+    def example_by_example(self, rows: Rows, memory: SequentialMemory) -> tuple[Tensor, Tensor]:
+        """The same with a memory that passes from example to example, shared by the rows of each."""
+        m, estimates = memory.m, []
+        for gradient in rows.gradient.split(rows.example.unique_consecutive(return_counts=True)[1].tolist()):
+            carried = gradient + m  # ∂ℓ/∂h + m
+            alone = Rows(gradient, rows.example.new_zeros(len(gradient)), rows.positions)
+            estimates.append(self.selection.sparsifier(carried, self.k, alone))
+            m = memory.gamma * (carried - estimates[-1]).mean(0, keepdim=True)  # m ← γ(∂ℓ/∂h + m − g)
+        return torch.cat(estimates), m
 
     def check(self, g: Tensor) -> None:
         """FloatingPointError unless all of g is finite."""
         if not torch.isfinite(g).all():
             raise FloatingPointError(
                 f"the gradient of layer {self.name or self} is NaN or infinite in its backward pass, step "
-                f"{self.step + 1}; nothing of it was kept: the learning rate is too high, or the data hold bad values"
+                f"{self.step + 1}; nothing of it was kept: the learning rate is too high, or the data hold "
+                "bad values"
             )
 
     def finish(self, m: Tensor | None) -> None:
@@ -124,17 +140,6 @@ class SparseConvolution(nn.Module):
         if m is not None and self.memory is not None:
             self.memory.store(m)
         self.step += 1
-
-
-def check_selection(name: str, memory: str, selection: str) -> None:
-    """ValueError unless a convolution can select so and keep such a memory."""
-    if selection not in SELECTIONS:
-        raise ValueError(f"unknown selection {selection!r} for {name}: choose from {', '.join(SELECTIONS)}")
-    if memory == "sequential" and not SELECTIONS[selection].row_by_row:
-        raise ValueError(
-            f"memory=sequential passes from row to row of {name}, but selection={selection} needs many rows at once; "
-            "choose memory=shared, or selection=per_position"
-        )
 
 
 class Sparsify(torch.autograd.Function):

@@ -1,6 +1,6 @@
 """Kernels of windows.py: the maximum over windows, and gradients from single entries.
 
-Letters: U distinct rows of x, E their width, N places, B sentences, F maps, w window, M entries; see max_over_time.py.
+Letters: U distinct rows of x, E width, N places, B sentences, F maps, w window, M entries (see windows.py).
 """
 
 import numpy as np
@@ -45,7 +45,7 @@ def best_windows(y, index, offsets, bias, window, best, start):
 
 @jit
 def add_rows(out, base, rows, values, count):
-    """out += Σ over q < count of values[q] · base[rows[q]], eight at a time to spare loads and stores of out."""
+    """out += Σ over q < count of values[q] · base[rows[q]]; eight at a time spares traffic of out."""
     q = 0
     while q + 8 <= count:
         a, b, c, d = values[q], values[q + 1], values[q + 2], values[q + 3]
@@ -82,7 +82,7 @@ def by_map(values, maps, count):
 
 @jit
 def weight_gradient(values, maps, places, index, ends, x, grad_weight, grad_bias):
-    """∂ℓ/∂W (F, w, E) and ∂ℓ/∂b (F) of the entries; every element is written. ends (N): where a sentence ends."""
+    """∂ℓ/∂W (F, w, E) and ∂ℓ/∂b (F) of the entries, all written anew. ends (N): where a sentence ends."""
     count, window, _ = grad_weight.shape
     begin, order = by_map(values, maps, count)
     rows, kept = np.empty(order.size, np.int64), np.empty(order.size, values.dtype)

@@ -1,14 +1,24 @@
 """convert and fuse: change the classes of layers in place, so that objects, parameters and keys stay."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from torch import nn
 from torch.nn.utils import parametrize
 
 from .chain import Chain
+from .conv import SparseConv1d, SparseConv2d, SparseConvolution
 from .linear import SparseLinear, check_choices
+from .max_over_time import FusedMaxOverTime, MaxOverTime, SparseMaxOverTime
 from .memory import GradientMemory
 from .sparsifiers import entries_kept
+
+SPARSE_OF: dict[type[nn.Module], type[SparseLinear] | type[SparseConvolution]] = {
+    nn.Linear: SparseLinear,
+    nn.Conv1d: SparseConv1d,
+    nn.Conv2d: SparseConv2d,
+    MaxOverTime: SparseMaxOverTime,
+}
 
 
 def convert(
@@ -21,33 +31,38 @@ def convert(
     bias: str = "sparse",
     layers: Iterable[str] | None = None,
 ) -> dict[str, int]:
-    """Make the hidden linear layers of a model sparse, in place; return k for each of their dotted names.
+    """Make the hidden layers of a model sparse, in place; return k for each of their dotted names.
 
     Hidden are `layers`, else `model.hidden_layers` (groups of dotted names), else every nn.Linear but the
-    last. An nn.Sequential that holds one becomes a Chain. gamma = 0 is SBP. ValueError if a setting is out of
-    range, a name is no linear layer, nothing is found, or the model was converted before; it is unchanged then.
+    last; SPARSE_OF lists the kinds. An nn.Sequential that holds a linear one becomes a Chain. gamma = 0 is
+    SBP. ValueError if a setting is out of range, a name is no such layer, nothing is found, or the model was
+    converted before; it is unchanged then.
     """
     if not 0 < r <= 1:
         raise ValueError(f"sparse ratio r must be in (0, 1], got {r}; without it backpropagation is plain")
     check_choices(gamma, memory, selection, bias)
     _refuse_second_time(model)
     names = _hidden(model) if layers is None else list(layers)
-    found = {name: _linear(model, name) for name in names}
+    found = {name: _layer(model, name) for name in names}
     if not found:
-        raise ValueError(f"{type(model).__name__} has no hidden nn.Linear to make sparse; name some in layers=[]")
-    for name, linear in found.items():
-        k = entries_kept(r, linear.out_features)
-        SparseLinear.adopt(linear, name, k, gamma, memory=memory, selection=selection, bias_gradient=bias)
+        raise ValueError(f"{type(model).__name__} has no hidden layer to make sparse; name some in layers=[]")
+    kept = {name: entries_kept(r, _width(layer)) for name, layer in found.items()}
+    for name, layer in found.items():
+        kind: Any = SPARSE_OF[type(layer)]
+        kind.adopt(layer, name, kept[name], gamma, memory=memory, selection=selection, bias_gradient=bias)
     _chain(model, lambda sequential: any(type(module) is SparseLinear for module in sequential))
-    return {name: entries_kept(r, linear.out_features) for name, linear in found.items()}
+    return kept
 
 
 def fuse(model: nn.Module) -> list[str]:
-    """Give a model all that convert gives but sparsity, in place; return the names of the layers that gain."""
+    """Give a model all that convert gives but sparsity, in place; return the names of layers that gain."""
     _refuse_second_time(model)
     chained = _chain(model, lambda sequential: any(type(module) is nn.Linear for module in sequential))
-    inside = {module for sequential in chained for module in sequential}
-    return [name for name, module in model.named_modules() if module in inside and type(module) is nn.Linear]
+    inside = {module for sequential in chained for module in sequential if type(module) is nn.Linear}
+    pooling = {module for module in model.modules() if type(module) is MaxOverTime}
+    for module in pooling:
+        module.__class__ = FusedMaxOverTime
+    return [name for name, module in model.named_modules() if module in inside | pooling]
 
 
 def memories(model: nn.Module) -> dict[str, GradientMemory]:
@@ -55,7 +70,7 @@ def memories(model: nn.Module) -> dict[str, GradientMemory]:
     return {
         name: module.memory
         for name, module in model.named_modules()
-        if isinstance(module, SparseLinear) and module.memory is not None
+        if isinstance(module, (SparseLinear, SparseConvolution)) and module.memory is not None
     }
 
 
@@ -66,20 +81,26 @@ def _hidden(model: nn.Module) -> list[str]:
     return [name for name, module in model.named_modules() if type(module) is nn.Linear][:-1]
 
 
-def _linear(model: nn.Module, name: str) -> nn.Linear:
+def _width(layer: nn.Module) -> int:
+    """The length of h that r is a part of: a convolution's maps at one position."""
+    return layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels  # type: ignore[return-value]
+
+
+def _layer(model: nn.Module, name: str) -> nn.Module:
     try:
         layer = model.get_submodule(name)
     except AttributeError:
-        known = [other for other, module in model.named_modules() if type(module) is nn.Linear]
-        raise ValueError(f"{type(model).__name__} has no layer {name!r}; its linear layers: {known}") from None
-    if type(layer) is not nn.Linear or parametrize.is_parametrized(layer):
-        raise ValueError(f"layer {name!r} is a {type(layer).__name__}; only a plain nn.Linear can be sparse")
+        known = [other for other, module in model.named_modules() if type(module) in SPARSE_OF]
+        raise ValueError(f"{type(model).__name__} has no layer {name!r}; it can convert {known}") from None
+    if type(layer) not in SPARSE_OF or parametrize.is_parametrized(layer):
+        kinds = ", ".join(kind.__name__ for kind in SPARSE_OF)
+        raise ValueError(f"layer {name!r} is a {type(layer).__name__}; only {kinds} can be sparse")
     return layer
 
 
 def _refuse_second_time(model: nn.Module) -> None:
     for name, module in model.named_modules():
-        if isinstance(module, (SparseLinear, Chain)):
+        if isinstance(module, (SparseLinear, SparseConvolution, FusedMaxOverTime, Chain)):
             raise ValueError(
                 f"{name or 'the model'} is a {type(module).__name__} already: convert or fuse a model once, "
                 "and build a new one for other settings"

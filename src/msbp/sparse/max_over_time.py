@@ -1,11 +1,11 @@
-"""MaxOverTime: a convolution over the words of sentences, ReLU and the maximum over time, and its sparse backward pass.
+"""MaxOverTime: a convolution over the words of sentences, ReLU and the maximum over time, as one unit.
 
-The maximum leaves one entry of ∂ℓ/∂h for each sentence and map, so the backward pass goes over entries and never over
-positions. `fuse` makes a layer do so exactly, as the baseline; `convert` lets it propagate fewer entries still.
+The maximum leaves one entry of ∂ℓ/∂h for each sentence and map, so the backward pass goes over entries and
+never over positions. `fuse` makes a layer do so exactly, as the baseline; `convert` lets it propagate fewer.
 
-Letters: U distinct rows of x, E their width, N places (the words of the batch, sentence after sentence), B sentences,
-F maps, w window, T positions, k kept. Only windows of a sentence's own words exist, so no padding can win; a sentence
-shorter than w has one window, cut short.
+Letters: U distinct rows of x, E their width, N places (the words of the batch, sentence after sentence),
+B sentences, F maps, w window, T positions, k kept. Only windows of a sentence's own words exist, so no
+padding can win; a sentence shorter than w has one window, cut short.
 """
 
 from typing import Any, cast
@@ -21,23 +21,28 @@ from .windows import Batch, Entries, best_windows, best_windows_fast, gradients,
 class MaxOverTime(nn.Conv2d):
     """relu(max over windows of Wx + b) in plain torch; weight (F, 1, w, E) and bias (F)."""
 
-    bias: Tensor
+    bias: nn.Parameter
 
     def __init__(self, width: int, maps: int, window: int):
         super().__init__(1, maps, (window, width))
 
-    def forward(self, x: Tensor, index: Tensor, offsets: Tensor) -> Tensor:
-        """Features (B, F) of sentences: x (U, E), index (N) of rows of x, offsets (B + 1) where sentences begin."""
+    @property
+    def out_features(self) -> int:
+        """The width of h at one position."""
+        return self.out_channels
+
+    def forward(self, x: Tensor, index: Tensor, offsets: Tensor) -> Tensor:  # type: ignore[override]
+        """Features (B, F) of sentences: x (U, E), index (N) of its rows, offsets (B + 1) where they begin."""
         best, _ = best_windows(Batch(x, index, offsets), self.weight, self.bias)
         return torch.relu(best)
 
 
 class FusedMaxOverTime(MaxOverTime):
-    """The same as one node whose backward pass is over the entries that the maximum lets through: the baseline."""
+    """The same as one node whose backward pass is over the entries that the maximum lets through."""
 
     dense_bias = False
 
-    def forward(self, x: Tensor, index: Tensor, offsets: Tensor) -> Tensor:
+    def forward(self, x: Tensor, index: Tensor, offsets: Tensor) -> Tensor:  # type: ignore[override]
         with torch.autocast(x.device.type, enabled=False):  # a selection needs the parameters' precision
             return Pass.apply(self, x.to(self.weight.dtype), index, offsets, self.weight, self.bias)
 
@@ -85,8 +90,9 @@ class Pass(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, layer: FusedMaxOverTime, x: Tensor, index: Tensor, offsets: Tensor, weight: Tensor, bias: Tensor
+        ctx: Any, layer: FusedMaxOverTime, x: Tensor, index: Tensor, offsets: Tensor, *parameters: Tensor
     ) -> Tensor:
+        weight, bias = parameters
         find = best_windows_fast if on_fast_path(x, weight) else best_windows
         best, start = find(Batch(x, index, offsets), weight, bias)
         pooled = best.relu_()
@@ -102,6 +108,7 @@ class Pass(torch.autograd.Function):
         gradient = torch.where(pooled <= 0, 0, grad)  # σ'(h) ⊙ ∂ℓ/∂z; a NaN passes
         entries, m = layer.select(gradient, start, offsets)
         form = gradients_fast if on_fast_path(x, weight) else gradients
-        grad_weight, grad_bias, grad_x = form(entries, Batch(x, index, offsets), weight, ctx.needs_input_grad[1])
+        batch = Batch(x, index, offsets)
+        grad_weight, grad_bias, grad_x = form(entries, batch, weight, ctx.needs_input_grad[1])
         layer.finish(m)
         return None, grad_x, None, None, grad_weight, gradient.sum(0) if layer.dense_bias else grad_bias

@@ -37,4 +37,10 @@ def unified_top_k(v: Tensor, k: int) -> Tensor:
     return torch.zeros_like(v).index_copy_(1, columns, v[:, columns])
 
 
-SPARSIFIERS: dict[str, Sparsifier] = {"per_example": top_k, "unified": unified_top_k}
+# A row of a linear layer is an example, a position and a pooled vector at once; convolutions tell them apart.
+SPARSIFIERS: dict[str, Sparsifier] = {
+    "per_example": top_k,
+    "per_position": top_k,
+    "pooled": top_k,
+    "unified": unified_top_k,
+}

@@ -1,9 +1,11 @@
 """Windows over packed sentences: the maximum of a convolution over time, and gradients from single entries.
 
 Each comes in plain torch, for any device and dtype, and by a kernel for float32 on a CPU, with equal results.
-Letters as in max_over_time.py: U distinct rows of x, E width, N places, B sentences, F maps, w window, M entries.
+Letters as in max_over_time.py: U distinct rows of x, E width, N places, B sentences, F maps, w window; and
+M entries.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -14,7 +16,7 @@ from . import conv_kernels as kernels
 
 
 class Batch(NamedTuple):
-    """Sentences as rows of x (U, E): which row stands at a place, index (N), and where they begin, offsets (B + 1)."""
+    """Sentences of rows of x (U, E): which row stands at a place (N), and where sentences begin (B + 1)."""
 
     x: Tensor
     index: Tensor
@@ -26,11 +28,11 @@ class Batch(NamedTuple):
 
     def check(self) -> None:
         """ValueError unless the offsets cut the index into sentences of at least one word."""
-        lengths = self.offsets.diff()
-        if not len(lengths) or self.offsets[0] != 0 or self.offsets[-1] != len(self.index) or (lengths < 1).any():
+        at, words = self.offsets.tolist(), len(self.index)
+        if len(at) < 2 or at[0] != 0 or at[-1] != words or any(a >= b for a, b in pairwise(at)):
             raise ValueError(
-                f"offsets must rise from 0 to the {len(self.index)} words of the batch, and every sentence must hold "
-                f"one word at least; got {self.offsets.tolist()}: leave empty sentences out"
+                f"offsets must rise from 0 to the {words} words of the batch, one word a sentence at least; "
+                f"got {at}: leave empty sentences out"
             )
 
 
@@ -48,7 +50,7 @@ def on_fast_path(*tensors: Tensor) -> bool:
 
 
 def best_windows(batch: Batch, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """max over windows of h = Wx + b (B, F), and the place (B, F) where the winner starts; ties go to the first."""
+    """max over windows of h = Wx + b (B, F), and the place (B, F) where the first winner starts."""
     batch.check()
     lengths, window = batch.offsets.diff(), weight.shape[2]
     time = torch.arange(max(int(lengths.max()), window), device=batch.x.device)
@@ -65,20 +67,27 @@ def best_windows_fast(batch: Batch, weight: Tensor, bias: Tensor) -> tuple[Tenso
     batch.check()
     maps, _, window, width = weight.shape
     slices = weight.view(maps, window, width).transpose(0, 1).reshape(window * maps, width)
-    best, start = batch.x.new_empty(len(batch.offsets) - 1, maps), batch.index.new_empty(len(batch.offsets) - 1, maps)
-    bad = kernels.best_windows(*arrays(batch.x @ slices.T, batch.index, batch.offsets, bias), window, *arrays(best, start))
+    shape = len(batch.offsets) - 1, maps
+    best, start = batch.x.new_empty(shape), batch.index.new_empty(shape)
+    inputs = arrays(batch.x @ slices.T, batch.index, batch.offsets, bias)
+    bad = kernels.best_windows(*inputs, window, *arrays(best, start))
     if bad:
-        raise IndexError(f"index must lie in 0 ... {len(batch.x) - 1}, the rows of x; got {batch.index[bad - 1]}")
+        raise IndexError(
+            f"index must lie in 0 ... {len(batch.x) - 1}, the rows of x; got {batch.index[bad - 1]}"
+        )
     return best, start
 
 
-def gradients(entries: Entries, batch: Batch, weight: Tensor, need_x: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+def gradients(
+    entries: Entries, batch: Batch, weight: Tensor, need_x: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """∂ℓ/∂W (F, 1, w, E), ∂ℓ/∂b (F) and ∂ℓ/∂x (U, E) of the entries."""
     (values, maps, places), (x, index, _) = entries, batch
     at = places[:, None] + torch.arange(weight.shape[2], device=x.device)
     here = (at < batch.ends()[places][:, None])[..., None]  # a short sentence cuts its window
     rows = index[at.clamp(max=len(index) - 1)]
-    grad_weight = torch.zeros_like(weight).index_add_(0, maps, (values[:, None, None] * x[rows] * here)[:, None])
+    windows = (values[:, None, None] * x[rows] * here)[:, None]
+    grad_weight = torch.zeros_like(weight).index_add_(0, maps, windows)
     grad_bias = weight.new_zeros(len(weight)).index_add_(0, maps, values)
     if not need_x:
         return grad_weight, grad_bias, None
