@@ -27,13 +27,19 @@ OmegaConf.register_new_resolver("unique", lambda: secrets.token_hex(3), use_cach
 
 
 def compose(overrides: Sequence[str] = (), config: str = "train") -> DictConfig:
-    """The configuration that `python -m src.CONFIG OVERRIDES` would run with; works within a Hydra main too."""
+    """The configuration that `python -m src.CONFIG OVERRIDES` would run with; also within a Hydra main."""
     application, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None
     try:
         with initialize_config_dir(CONF, version_base="1.3"):
             return hydra_compose(config, overrides=list(overrides))
     finally:
         GlobalHydra.instance().hydra = application
+
+
+def described(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, bytes]:
+    """What a run keeps of its command line, by file name; bytes of a foreign locale stay what they were."""
+    texts = {"config.yaml": OmegaConf.to_yaml(cfg), "overrides.yaml": OmegaConf.to_yaml(list(overrides))}
+    return {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
 
 
 def start(main: Callable[[], None]) -> None:

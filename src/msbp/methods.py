@@ -7,10 +7,7 @@ from typing import Protocol
 from torch import nn
 
 from .sparse import convert, fuse
-
-MEMORIES = ("shared", "per_slot", "sequential")
-SELECTIONS = ("per_example", "unified")
-BIASES = ("sparse", "full")
+from .sparse.linear import check_choices
 
 
 @dataclass(frozen=True)
@@ -37,8 +34,10 @@ class FullBackprop:
     name: str = "baseline"
 
     def install(self, model: nn.Module) -> Installed:
-        layers = dict(model.named_modules())
-        return Installed({name: layers[name].out_features for name in fuse(model)})  # type: ignore[misc]
+        if not fuse(model):
+            raise ValueError(f"{type(model).__name__} holds no linear layer that can be fused")
+        names = [name for group in model.hidden_layers for name in group]  # type: ignore[union-attr]
+        return Installed({name: model.get_submodule(name).out_features for name in names})  # type: ignore[misc]
 
     def before_step(self, step: int) -> None:
         """Every step is alike."""
@@ -62,19 +61,11 @@ class SparseBackprop:
     def __post_init__(self) -> None:
         if not (is_number(self.r) and 0 < self.r <= 1):
             raise ValueError(
-                f"sparse ratio r must be in (0, 1], got {self.r}; for plain backprop use method=baseline"
+                f"sparse ratio r must be in (0, 1], got {self.r!r}; for plain backprop use method=baseline"
             )
-        if not (is_number(self.gamma) and 0 <= self.gamma <= 1):
-            raise ValueError(
-                f"memory ratio gamma must be in [0, 1], got {self.gamma}; 0 keeps no memory (SBP)"
-            )
-        for key, choices in (("memory", MEMORIES), ("selection", SELECTIONS), ("bias", BIASES)):
-            if getattr(self, key) not in choices:
-                raise ValueError(f"{key} must be one of {', '.join(choices)}, got {getattr(self, key)!r}")
-        if self.memory == "sequential" and self.selection == "unified":
-            raise ValueError(
-                "memory=sequential needs selection=per_example: it passes from example to example"
-            )
+        if not is_number(self.gamma):
+            raise ValueError(f"memory ratio gamma must be a number in [0, 1], got {self.gamma!r}")
+        check_choices(self.gamma, self.memory, self.selection, self.bias)
 
     def install(self, model: nn.Module) -> Installed:
         return Installed(

@@ -1,0 +1,121 @@
+"""Checkpoints: all that a run needs to go on bit for bit, in one file that is whole or absent."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from .atomic import written_whole
+from .record import different, signature
+from .sparse import memories
+
+FORMAT = 1
+REMEDY = "delete it to start this run over, or put a whole one in its place"
+
+
+@dataclass
+class Checkpoint:
+    """Where one request keeps its state: its configuration goes with it, and another's is refused.
+
+    conditions: what its times depend on besides the configuration, asked at each save.
+    resume: a file to start from as long as path does not exist.
+    """
+
+    path: Path
+    settings: Mapping[str, Any]
+    conditions: Callable[[], dict[str, Any]] = dict
+    resume: Path | None = None
+    earlier: list[dict[str, Any]] = field(default_factory=list, init=False)  # conditions before a resume
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Replace the checkpoint; a kill or a full disk leaves the one before. OSError names the file."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(self.path) as file:
+            torch.save({"format": FORMAT, "settings": self.settings, "conditions": self.met(), **state}, file)
+
+    def load(self) -> dict[str, Any] | None:
+        """The saved state, None if there is none; ValueError if the file is damaged or another request's."""
+        path = self.path
+        if not path.exists():
+            if self.resume is None:
+                return None
+            path = self.resume
+            if not path.exists():
+                raise FileNotFoundError(
+                    f"there is no checkpoint {path}; leave out resume= to start from scratch"
+                )
+        state = read(path)
+        if self._key(state["settings"]) != self._key(self.settings):
+            theirs = different(self.settings, state["settings"]) or [f"seed: {state['settings'].get('seed')}"]
+            raise ValueError(
+                f"{path} is the checkpoint of another run ({'; '.join(theirs)}): resume it with its own "
+                "settings, or move it away to start this run from scratch"
+            )
+        self.earlier = state["conditions"]
+        return state
+
+    def met(self) -> list[dict[str, Any]]:
+        """The conditions of all stretches of the run, the present one last."""
+        return [*self.earlier, self.conditions()]
+
+    def comparable(self) -> bool:
+        """Whether all stretches had the same machine, code and threads, each of them for itself alone."""
+        met = self.met()
+        return all(conditions == met[-1] and conditions["alone"] for conditions in met)
+
+    def close(self, keep_in: Path | None) -> None:
+        """Delete the checkpoint or move it to a folder, and delete what killed writers left of it."""
+        if keep_in:
+            os.replace(self.path, keep_in / "checkpoint.pt")
+        for path in [self.path, *self.path.parent.glob(f".{self.path.name}.*.part")]:
+            path.unlink(missing_ok=True)
+
+    @staticmethod
+    def _key(settings: Mapping[str, Any]) -> tuple[str, Any]:
+        return signature(settings), settings.get("seed")
+
+
+def save_weights(model: nn.Module, path: Path) -> None:
+    """The state_dict, which the plain model of the same sizes loads too."""
+    with written_whole(path) as file:
+        torch.save(model.state_dict(), file)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """The content of a checkpoint file, read without running any code in it; ValueError if it is none."""
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:  # a cut or foreign file fails in many ways inside torch, pickle and zipfile
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{path} is no whole checkpoint ({reason}): {REMEDY}") from error
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        raise ValueError(f"{path} is not a checkpoint of this program, format {FORMAT}: {REMEDY}")
+    return state
+
+
+def capture(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Weights, gradient memories, optimizer and random state as they are between two steps."""
+    return {
+        "model": model.state_dict(),
+        "memories": {name: memory.m for name, memory in memories(model).items()},
+        "optimizer": optimizer.state_dict(),
+        "rng": torch.get_rng_state(),
+        "cuda_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+    }
+
+
+def restore(state: Mapping[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Put back what `capture` took."""
+    model.load_state_dict(state["model"])
+    for name, memory in memories(model).items():
+        memory.load(state["memories"][name])
+    optimizer.load_state_dict(state["optimizer"])
+    torch.set_rng_state(state["rng"])
+    if state["cuda_rng"]:
+        torch.cuda.set_rng_state_all(state["cuda_rng"])

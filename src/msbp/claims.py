@@ -1,0 +1,93 @@
+"""Who runs what: one process a request, one run a folder, and whether a run had the machine to itself.
+
+All by flock on files in the outputs folder: a lock is gone when its process ends, however it ends.
+"""
+
+import fcntl
+import logging
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from .record import NAME
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def request(checkpoints: Path, key: str, *, again: bool) -> Iterator[Path]:
+    """Hold the request named key and give the path of its checkpoint; wait while another process holds it.
+
+    again: do not wait but take a place of its own, so that one request can run several times at once.
+    """
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    name, place = key, 1
+    while True:
+        with open(checkpoints / f"{name}.lock", "ab") as lock:
+            if not held(lock, wait=False):
+                if again:
+                    place += 1
+                    name = f"{key}.{place}"
+                    continue
+                log.info("the same request is running in another process: waiting for it")
+                held(lock, wait=True)
+            yield checkpoints / f"{name}.pt"
+            return
+
+
+def held(lock: IO[bytes], *, wait: bool, shared: bool = False) -> bool:
+    """Take the lock, or say False if another process has it and wait is False."""
+    try:
+        fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def run_folder(folder: Path, files: dict[str, bytes]) -> Iterator[None]:
+    """Own folder for one run: write its files, and let train.log take what is logged meanwhile.
+
+    Raises FileExistsError if the folder holds a finished run, or one with other files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    others = [
+        name for name in files if (folder / name).exists() and (folder / name).read_bytes() != files[name]
+    ]
+    with open(folder / "train.log", "ab") as lock:
+        if others or (folder / NAME).exists() or not held(lock, wait=False):
+            raise FileExistsError(
+                f"{folder} holds another run: leave out hydra.run.dir, or name a new folder"
+            )
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        handler = logging.FileHandler(folder / "train.log", encoding="utf-8", errors="backslashreplace")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        logging.getLogger().addHandler(handler)
+        try:
+            yield
+        except BaseException as error:
+            log.debug("failed", exc_info=error)
+            raise
+        finally:
+            logging.getLogger().removeHandler(handler)
+            handler.close()
+
+
+@contextmanager
+def company(folder: Path) -> Iterator[Callable[[], bool]]:
+    """Watch for other runs; the function it gives says whether this one was alone so far.
+
+    Runs meet if one begins while the other is going on; they see each other through their outputs folder.
+    """
+    token = secrets.token_bytes(8)
+    latest = folder / "latest"
+    with open(folder / "running.lock", "ab") as running:
+        with open(folder / "starting.lock", "ab") as turn:
+            held(turn, wait=True)  # trading one kind of lock for the other is not atomic: one run at a time
+            alone = held(running, wait=False)
+            held(running, wait=True, shared=True)
+            latest.write_bytes(token)
+        yield lambda: alone and latest.read_bytes() == token

@@ -1,0 +1,88 @@
+"""The machine a run has: what it is, and how it is set up so that times and results repeat."""
+
+import hashlib
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numba
+import torch
+
+from .sparse.allocator import keep_freed_memory
+
+DEVICES = ("cpu", "cuda", "auto")
+
+
+def cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def device_of(name: str) -> torch.device:
+    """The device that trainer.device names; ValueError if it is not there."""
+    if name not in DEVICES:
+        raise ValueError(f"trainer.device must be one of {', '.join(DEVICES)}, got {name!r}")
+    there = torch.cuda.is_available()
+    if name == "cuda" and not there:
+        raise ValueError("trainer.device=cuda, but torch sees no CUDA device; use trainer.device=cpu or auto")
+    return torch.device("cuda" if there and name != "cpu" else "cpu")
+
+
+def set_up(threads: int, device: torch.device) -> bool:
+    """Fix threads and algorithms; return whether the allocator keeps freed memory (the timing rule)."""
+    torch.set_num_threads(threads)
+    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
+    if device.type == "cuda":
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS repeats only with this
+        torch.use_deterministic_algorithms(True, warn_only=True)
+    return keep_freed_memory()
+
+
+def waiting_for(device: torch.device) -> Callable[[], None]:
+    """What a clock calls so that work queued on the device is done."""
+    return partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
+
+
+def describe(device: torch.device) -> dict[str, Any]:
+    """The record's fields about code and machine; an id and a name are opaque or "unknown", never null."""
+    blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
+    return {
+        "commit": git("rev-parse", "HEAD") or "unknown",
+        "dirty": bool(git("status", "--porcelain", "--untracked-files=no")),
+        "machine": machine_id(),
+        "cpu": cpu(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numba": numba.__version__,
+        "blas": blas[1] if blas else "unknown",
+    }
+
+
+def git(*words: str) -> str:
+    """What git says about this code; nothing where it is no checkout or git is not there."""
+    command = ["git", "-C", str(Path(__file__).parent), *words]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def machine_id() -> str:
+    """8 hex digits that tell machines apart and say nothing else about them."""
+    own = Path("/etc/machine-id")
+    name = own.read_text() if own.exists() else platform.node()
+    return hashlib.sha256(f"{name} {cpu()} {cores()}".encode()).hexdigest()[:8]
+
+
+def cpu() -> str:
+    """The processor's name."""
+    info = Path("/proc/cpuinfo")
+    names = re.findall(r"model name\s*: (.*)", info.read_text(encoding="utf-8")) if info.exists() else []
+    return names[0].strip() if names else platform.processor() or "unknown"

@@ -1,0 +1,65 @@
+"""What a run says while it goes on: a live line on a terminal, and one plain line an epoch."""
+
+import logging
+import multiprocessing
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+log = logging.getLogger(__name__)
+BETWEEN = 0.2  # seconds between two looks of the live line
+console = Console(soft_wrap=True)
+
+
+class ToConsole(logging.Handler):
+    """Logged lines go above the live line instead of through it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            console.print(self.format(record), markup=False, highlight=False)
+        except (OSError, ValueError):  # a closed pipe, or letters that the terminal lacks
+            self.handleError(record)
+
+
+class Progress:
+    """Epoch, loss, dev score, BP and total seconds; nothing is drawn while a phase of the clock is open."""
+
+    def __init__(self, epochs: int, metric: str):
+        self._epochs, self._metric = epochs, metric
+        self._dev = ""
+        self._next = 0.0
+        alone = multiprocessing.current_process().name == "MainProcess"  # workers would draw over each other
+        # no refresh thread: it would run inside timed phases
+        live = Live(console=console, auto_refresh=False, transient=True)
+        self._live = live if alone and console.is_terminal else None
+
+    def __enter__(self) -> "Progress":
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:  # fmt: skip
+        if self._live:
+            self._live.stop()
+
+    def step(self, epoch: int, step: int, loss: float, seconds: Mapping[str, float]) -> None:
+        """Called after every step; loss is the mean of the epoch so far."""
+        if self._live and (now := time.monotonic()) >= self._next:
+            self._next = now + BETWEEN
+            times = f"BP {seconds['bp_s']:.1f} s  total {seconds['total_s']:.1f} s"
+            line = f"epoch {epoch + 1}/{self._epochs}  step {step}  loss {loss:.4f}{self._dev}  {times}"
+            self._live.update(Text(line, overflow="ellipsis", no_wrap=True), refresh=True)
+
+    def epoch(self, row: Mapping[str, Any]) -> None:
+        """Called after every epoch with its row of the history; seconds in it are sums so far."""
+        self._dev = f"  dev {self._metric} {row['dev']:.2f}"
+        log.info(
+            "epoch %d/%d  loss %.4f%s  BP %.1f s  total %.1f s",
+            row["epoch"], self._epochs, row["loss"], self._dev, row["bp_s"], row["total_s"],
+        )  # fmt: skip

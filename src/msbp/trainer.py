@@ -1,0 +1,203 @@
+"""One training loop for all tasks and methods, timed by phases and able to stop and go on at any step."""
+
+import copy
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from .checkpoint import Checkpoint, capture, restore
+from .clock import Clock
+from .interrupt import Asked, between_steps
+from .machine import cores, device_of
+from .progress import Progress
+
+WARM_UP = 5  # steps
+Clip = Callable[[Iterable[Tensor]], Any]
+
+
+@dataclass
+class Trainer:
+    """How long and on what to train; clip takes the parameters when their gradients are there.
+
+    save_every: steps between checkpoints, besides the one after each epoch.
+    """
+
+    epochs: int
+    threads: int = 1
+    device: str = "cpu"
+    clip: Clip | None = None
+    save_every: int | None = None
+    keep_checkpoint: bool = False
+
+    def __post_init__(self) -> None:
+        for key in ("epochs", "threads", "save_every"):
+            value = getattr(self, key)
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            if not whole and not (key == "save_every" and value is None):
+                raise ValueError(f"trainer.{key} must be a whole number of at least 1, got {value!r}")
+        if self.threads > cores():
+            raise ValueError(f"trainer.threads={self.threads}, but this process may use {cores()} cores")
+        device_of(self.device)
+
+    def fit(self, run: "Run", checkpoint: Checkpoint) -> None:
+        """Train to the last epoch, from the checkpoint if there is one.
+
+        Raises KeyboardInterrupt after Ctrl-C or SIGTERM, with the state saved.
+        """
+        kept = checkpoint.load()
+        if kept is not None:
+            run.restore(kept)
+        run.warm_up(self.clip)
+        with between_steps() as asked, Progress(self.epochs, run.task.metric) as progress:
+            while run.state.epoch < self.epochs:
+                self._epoch(run, checkpoint, asked, progress)
+                progress.epoch(run.end_epoch(last=run.state.epoch + 1 == self.epochs))
+                checkpoint.save(run.capture())
+
+    def _epoch(self, run: "Run", checkpoint: Checkpoint, asked: Asked, progress: Progress) -> None:
+        run.model.train()
+        batches = run.batches()
+        while run.step(batches, self.clip):
+            progress.step(run.state.epoch, run.state.step_in_epoch, run.state.loss, run.clock.seconds())
+            if asked or (self.save_every and run.state.step % self.save_every == 0):
+                checkpoint.save(run.capture())
+            if asked:
+                raise KeyboardInterrupt(f"the same command goes on from {checkpoint.path}")
+
+
+@dataclass
+class State:
+    """Where a run stands, besides its model, optimizer, random state and clock."""
+
+    epoch: int = 0
+    step: int = 0  # of the whole run
+    step_in_epoch: int = 0
+    losses: float = 0.0  # sum over this epoch
+    history: list[dict[str, Any]] = field(default_factory=list)
+    metric_signature: str = ""
+
+    def count(self, loss: float) -> None:
+        """One step is done; FloatingPointError if its loss is not finite."""
+        self.step, self.step_in_epoch, self.losses = self.step + 1, self.step_in_epoch + 1, self.losses + loss
+        if not math.isfinite(loss):
+            raise FloatingPointError(
+                f"the loss is {loss} in epoch {self.epoch + 1}, step {self.step}: training diverged; "
+                "a smaller optimizer.lr or method.gamma may help"
+            )
+
+    @property
+    def loss(self) -> float:
+        """Mean over this epoch so far."""
+        return self.losses / self.step_in_epoch
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The first epoch with the highest dev score."""
+        return max(self.history, key=lambda row: row["dev"])
+
+
+@dataclass
+class Run:
+    """One model in training: what it learns from, how, and how far it has come."""
+
+    model: nn.Module
+    make_optimizer: Callable[[Iterable[Tensor]], Optimizer]
+    task: Any
+    method: Any
+    splits: Any
+    seed: int
+    device: torch.device
+    clock: Clock
+    state: State = field(default_factory=State)
+    resumed: bool = False
+
+    def __post_init__(self) -> None:
+        self.optimizer = self.make_optimizer(self.model.parameters())
+
+    def batches(self) -> Iterator[tuple[Tensor, ...]]:
+        """What is left of the present epoch."""
+        batches = iter(self.task.batches(self.splits.train, self.seed, self.state.epoch))
+        return islice(batches, self.state.step_in_epoch, None)
+
+    def step(self, batches: Iterator[tuple[Tensor, ...]], clip: Clip | None) -> bool:
+        """One update, timed by phases; False if no batch is left."""
+        with self.clock("data"):
+            batch = next(batches, None)
+            if batch is not None:
+                batch = tuple(tensor.to(self.device) for tensor in batch)
+        if batch is None:
+            return False
+        with self.clock("forward"):
+            self.method.before_step(self.state.step)
+            loss = self.task.loss(self.model, batch)
+        with self.clock("backward"):
+            loss.backward()
+        with self.clock("update"):
+            if clip:
+                clip(self.model.parameters())
+            self.optimizer.step()
+            self.optimizer.zero_grad()
+        self.state.count(float(loss.detach()))
+        return True
+
+    def warm_up(self, clip: Clip | None) -> None:
+        """A few steps of a copy, so that no first-call cost is timed; nothing of this run changes."""
+        with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
+            twin = replace(self, model=copy.deepcopy(self.model).train(), clock=Clock(), state=State())
+            batches = islice(twin.batches(), WARM_UP)
+            while twin.step(batches, clip):
+                pass
+
+    def end_epoch(self, last: bool) -> dict[str, Any]:
+        """Score dev, and test where the epoch is the best or last; give the epoch's row of the history."""
+        state, dev = self.state, self.score(self.splits.dev)
+        wanted = last or all(dev.value > row["dev"] for row in state.history)
+        test = self.score(self.splits.test).value if wanted else None
+        row = {
+            "epoch": state.epoch + 1,
+            "steps": state.step,
+            "loss": state.loss,
+            "dev": dev.value,
+            "test": test,
+        }
+        state.history.append(row | self.clock.seconds())
+        state.metric_signature = dev.signature
+        state.epoch, state.step_in_epoch, state.losses = state.epoch + 1, 0, 0.0
+        return state.history[-1]
+
+    def score(self, split: Any) -> Any:
+        self.model.eval()
+        with torch.no_grad():
+            return self.task.score(self.model, split)
+
+    def measured(self) -> dict[str, Any]:
+        """The record's fields of times and scores; test is taken at the best dev epoch."""
+        best, last = self.state.best, self.state.history[-1]
+        return self.clock.seconds() | {
+            "steps": self.state.step,
+            "resumed": self.resumed,
+            "metric": self.task.metric,
+            "dev": best["dev"],
+            "test": best["test"],
+            "test_last": last["test"],
+            "best_epoch": best["epoch"],
+            "metric_signature": self.state.metric_signature,
+            "history": self.state.history,
+        }
+
+    def capture(self) -> dict[str, Any]:
+        """All that the next step depends on."""
+        own = {"state": asdict(self.state), "clock": self.clock.state_dict()}
+        return own | capture(self.model, self.optimizer)
+
+    def restore(self, kept: dict[str, Any]) -> None:
+        """Put back what `capture` gave."""
+        restore(kept, self.model, self.optimizer)
+        self.clock.load_state_dict(kept["clock"])
+        self.state, self.resumed = State(**kept["state"]), True
