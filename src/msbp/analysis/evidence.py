@@ -1,0 +1,105 @@
+"""What the runs of a block's rows say, column by column, and the remark that a number or its absence needs.
+
+Seconds are compared only within one machine, thread count, torch and commit; scores need no such care.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from .runs import Record
+from .statistics import Summary, delta, speedup, summarize
+
+# What a column is in a record: seconds of the run's training steps, or percent.
+SECONDS: dict[str, Callable[[Record], float]] = {
+    "bp_s": lambda run: run["bp_s"],
+    "bp_update_s": lambda run: run["bp_s"] + run["update_s"],
+    "total_s": lambda run: run["total_s"],
+}
+SCORES: dict[str, Callable[[Record], float]] = {
+    "score": lambda run: run["test"],
+    "dev": lambda run: run["dev"],
+}
+
+PARALLEL = "no times: the runs were launched in parallel"
+ELSEWHERE = "no times: another machine, thread count, torch or commit than the other rows"
+NO_BASELINE = "no ratio or difference: the first row has no such runs to compare with"
+DIRTY = "includes runs of uncommitted code"
+RULES = "the scores of these rows follow more than one metric rule"
+
+
+@dataclass
+class Evidence:
+    """Summaries by column, ours or the paper's; remarks by column tell what is missing or special."""
+
+    runs: list[Record] = field(default_factory=list)
+    timed: list[Record] = field(default_factory=list)
+    summary: dict[str, Summary] = field(default_factory=dict)
+    remarks: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def mean(self, column: str) -> float | None:
+        return self.summary[column].mean if column in self.summary else None
+
+    def sd(self, column: str) -> float | None:
+        return self.summary[column].sd if column in self.summary else None
+
+    def against(self, baseline: "Evidence", column: str) -> float | None:
+        """The speed-up of a time or the difference of a score; None where either side is missing."""
+        if column not in self.summary or column not in baseline.summary:
+            return None
+        compare = speedup if column in SECONDS else delta
+        return compare(baseline.summary[column], self.summary[column])
+
+
+def measure(rows: Sequence[list[Record]]) -> list[Evidence]:
+    """Evidence of each row of a block; the first row is the baseline."""
+    place = common_place(rows)
+    gathered = [Evidence(runs, [run for run in _timed(runs) if place_of(run) == place]) for runs in rows]
+    rules = {run.get("metric_signature") for runs in rows for run in runs}
+    for evidence in gathered:
+        _summarize(evidence)
+        _remark(evidence, gathered[0])
+        if len(rules) > 1 and evidence.runs:
+            evidence.remarks["score"].append(RULES)
+    return gathered
+
+
+def place_of(run: Record) -> tuple:
+    """Where and with what a run was timed: seconds compare only within one place."""
+    return tuple(run[name] for name in ("machine", "device", "threads", "commit", "dirty", "torch"))
+
+
+def common_place(rows: Sequence[list[Record]]) -> tuple | None:
+    """The place that times most of a block: the baseline above all, then rows, then runs, then the newest."""
+    timed = [_timed(runs) for runs in rows]
+
+    def worth(place: tuple) -> tuple:
+        there = [[run["started_at"] for run in runs if place_of(run) == place] for runs in timed]
+        return bool(there[0]), sum(map(bool, there)), sum(map(len, there)), max(map(max, filter(None, there)))
+
+    return max({place_of(run) for runs in timed for run in runs}, key=worth, default=None)
+
+
+def _timed(runs: list[Record]) -> list[Record]:
+    return [run for run in runs if run["times_comparable"]]
+
+
+def _summarize(evidence: Evidence) -> None:
+    for runs, columns in ((evidence.timed, SECONDS), (evidence.runs, SCORES)):
+        if runs:
+            values = {column: [value(run) for run in runs] for column, value in columns.items()}
+            evidence.summary |= {column: summarize(values[column]) for column in columns}
+
+
+def _remark(evidence: Evidence, baseline: Evidence) -> None:
+    runs, timed, remarks = evidence.runs, evidence.timed, evidence.remarks
+    for column in SECONDS:
+        if runs and not timed:
+            remarks[column].append(ELSEWHERE if _timed(runs) else PARALLEL)
+        elif len(timed) < len(runs):
+            remarks[column].append(f"times of {len(timed)} of {len(runs)} runs: the others do not compare")
+    for column in evidence.summary:
+        if column not in baseline.summary:
+            remarks[column].append(NO_BASELINE)
+    if any(run["dirty"] for run in runs):
+        remarks["n"].append(DIRTY)

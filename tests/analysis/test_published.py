@@ -1,0 +1,116 @@
+import json
+
+import pytest
+
+from msbp.analysis.formats import renderings
+from msbp.analysis.published import documents, publish, shown_in, stale, without_paths
+from msbp.analysis.runs import Runs, published_runs
+from msbp.analysis.tables import fill
+
+BASE, MSBP = "task=mnist method=baseline", "task=mnist method=msbp"
+CONFIG = {
+    "name": "small", "caption": "A small table", "seeds": 2, "columns": ["bp_s", "score"],
+    "blocks": [{
+        "title": "MNIST", "task": "mnist", "score": "Acc (%)",
+        "rows": [
+            {"label": "MLP", "overrides": ["method=baseline"]},
+            {"label": "+ MSBP", "overrides": ["method=msbp"]},
+        ],
+    }],
+}  # fmt: skip
+
+
+@pytest.fixture
+def lines(tmp_path):
+    return tmp_path / "published" / "records.jsonl"
+
+
+@pytest.fixture
+def offer(runs_of, settle, lines):
+    """Publish what the table uses of these records."""
+    return lambda records, **keys: publish(fill(CONFIG, runs_of(records), settle), lines, **keys)
+
+
+def published(lines):
+    return [json.loads(line) for line in lines.read_text("utf-8").splitlines()]
+
+
+def test_only_what_the_table_uses_is_published(offer, lines, record_of):
+    offer([record_of(BASE), record_of(MSBP), record_of("another setting")])
+    assert [run["signature"] for run in published(lines)] == [BASE, MSBP]
+
+
+def test_no_path_of_a_machine_is_published(offer, lines, record_of):
+    offer([record_of(MSBP)])
+    assert "/home" not in lines.read_text("utf-8")
+    assert published(lines)[0]["config"] == {"task": {"name": "mnist"}}
+
+
+def test_everything_else_is_published_as_it_was_measured(record_of):
+    record = record_of(MSBP, history=[{"epoch": 1, "dev": 97.0}])
+    assert without_paths(record) == record | {"config": {"task": {"name": "mnist"}}}
+
+
+def test_a_run_replaces_the_one_of_its_signature_and_seed_only(offer, lines, record_of):
+    offer([record_of(MSBP, 0, test=98.0), record_of(MSBP, 1, test=98.1)])
+    offer([record_of(MSBP, 0, test=98.4), record_of(BASE, 0)])
+    assert [(run["signature"], run["seed"], run["test"]) for run in published(lines)] == [
+        (MSBP, 0, 98.4), (MSBP, 1, 98.1), (BASE, 0, 98.2),
+    ]  # fmt: skip
+
+
+def test_a_run_of_uncommitted_code_is_refused_unless_told(offer, lines, record_of):
+    with pytest.raises(ValueError, match=r"uncommitted changes, so nobody can repeat it .* allow_dirty=true"):
+        offer([record_of(MSBP, dirty=True)])
+    assert not lines.exists()
+    offer([record_of(MSBP, dirty=True)], allow_dirty=True)
+    assert len(published(lines)) == 1
+
+
+def test_a_tiny_sample_is_never_published(offer, lines, record_of):
+    with pytest.raises(ValueError, match="tiny"):
+        offer([record_of(MSBP, sample="tiny")], allow_dirty=True)
+    assert not lines.exists()
+
+
+def test_nothing_to_publish_is_an_error(offer):
+    with pytest.raises(ValueError, match="no runs of table=small"):
+        offer([])
+
+
+def test_a_damaged_line_is_not_dropped_in_silence(offer, lines, record_of):
+    lines.parent.mkdir()
+    lines.write_text('{"signature": "5e\n', encoding="utf-8")
+    with pytest.raises(ValueError, match=r"repair .*records.jsonl line 1"):
+        offer([record_of(MSBP)])
+    assert lines.read_text("utf-8") == '{"signature": "5e\n'
+
+
+def test_published_records_give_the_same_table_as_the_runs(offer, lines, record_of, runs_of, settle):
+    records = [record_of(signature, seed) for signature in (BASE, MSBP) for seed in (0, 1)]
+    offer(records)
+    assert renderings(fill(CONFIG, published_runs(lines), settle)) == (
+        renderings(fill(CONFIG, runs_of(records), settle))
+    )
+
+
+def test_the_readme_shows_the_published_table_between_its_markers(offer, lines, tmp_path, record_of, settle):
+    readme = tmp_path / "README.md"
+    readme.write_text("# γ\n<!-- table: small -->\nold\n<!-- end of table -->\nrest\n", encoding="utf-8")
+    offer([record_of(MSBP, seed) for seed in (0, 1)])
+    texts = documents(lines.parent, readme, {"small": CONFIG}, settle)
+    assert "98.20 ± 0.00" in texts[readme]
+    assert texts[readme].startswith("# γ\n<!-- table: small -->\n")
+    assert texts[readme].endswith("\n<!-- end of table -->\nrest\n")
+    assert {path.name for path in stale(texts)} == {"README.md", "small.md", "small.tex", "small.csv"}
+
+
+def test_rendering_what_is_shown_changes_nothing(settle):
+    tables = {"small": fill(CONFIG, Runs(), settle)}
+    once = shown_in("<!-- table: small -->\n<!-- end of table -->\n", tables)
+    assert shown_in(once, tables) == once
+
+
+def test_a_table_that_does_not_exist_is_named(settle):
+    with pytest.raises(ValueError, match="shows table: other, of which conf/table has no file"):
+        shown_in("<!-- table: other -->\n<!-- end of table -->\n", {"small": fill(CONFIG, Runs(), settle)})

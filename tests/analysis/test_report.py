@@ -1,0 +1,144 @@
+"""The report and publishing as a user runs them, in a process of their own without torch and network."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from msbp.launch import ROOT, compose
+from msbp.record import signature
+
+BARRED = """
+import socket, sys
+def refuse(*args, **keys): raise OSError("no network here")
+socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
+sys.modules["torch"] = None
+"""
+C_LOCALE = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs a command of the project with outputs, published and README in tmp_path."""
+    (tmp_path / "barred").mkdir()
+    (tmp_path / "barred" / "sitecustomize.py").write_text(BARRED)
+    (tmp_path / "README.md").write_text("<!-- table: extreme -->\n<!-- end of table -->\n")
+    places = [f"paths.outputs={tmp_path}", f"paths.published={tmp_path / 'published'}"]
+    places.append(f"paths.readme={tmp_path / 'README.md'}")
+
+    def run(*words, **environment):
+        return subprocess.run(
+            [sys.executable, *words, *places], cwd=ROOT, capture_output=True, text=True, encoding="utf-8",
+            env=os.environ | {"PYTHONPATH": str(tmp_path / "barred")} | environment, timeout=120,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def leave(tmp_path, record_of):
+    """Leaves the record of a finished run of these overrides below the outputs folder."""
+
+    def leave(*overrides, **fields):
+        record = record_of(signature(compose(overrides)), **fields)
+        path = tmp_path / "runs" / f"{record['signature']}-{record['seed']}" / "record.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(record), encoding="utf-8")
+        return path
+
+    return leave
+
+
+EXTREME = ("task=mnist", "model.hidden=5000")
+
+
+def test_a_table_is_written_and_printed_without_torch_or_network(run, leave, tmp_path):
+    leave(*EXTREME, "method=baseline", bp_s=320.0)
+    leave(*EXTREME, "method=msbp", "method.r=0.001", bp_s=4.0)
+    done = run("-m", "src.report", "table=extreme")
+    assert done.returncode == 0, done.stderr
+    assert "| + MSBP (r=0.001, γ=0.8) | 4.00 (80.00×) |" in done.stdout
+    assert {path.name for path in (tmp_path / "report").iterdir()} == {
+        "extreme.md", "extreme.tex", "extreme.csv",
+    }  # fmt: skip
+
+
+def test_all_tables_come_without_a_choice_and_without_any_run(run, tmp_path):
+    done = run("-m", "src.report")
+    assert done.returncode == 0, done.stderr
+    names = {path.stem for path in (Path(ROOT) / "conf" / "table").iterdir()}
+    assert {path.stem for path in (tmp_path / "report").iterdir()} == names
+    assert f"`python -m src.train -m task=mnist paths.outputs={tmp_path} 'seed=range(0,5)' method=msbp`" in (
+        done.stdout
+    )
+
+
+def test_a_plain_c_locale_changes_nothing_in_the_files(run, leave, tmp_path):
+    leave(*EXTREME, "method=baseline")
+    files = {}
+    for environment in ({}, C_LOCALE):
+        done = run("-m", "src.report", "table=extreme", **environment)
+        assert done.returncode == 0, done.stderr
+        files[len(files)] = [path.read_bytes() for path in sorted((tmp_path / "report").iterdir())]
+    assert files[0] == files[1]
+
+
+def test_a_half_record_is_named_and_the_report_goes_on(run, leave):
+    cut = leave(*EXTREME, "method=baseline", seed=0)
+    leave(*EXTREME, "method=baseline", seed=1)
+    cut.write_text(cut.read_text()[:200])
+    done = run("-m", "src.report", "table=extreme")
+    assert done.returncode == 0, done.stderr
+    assert f"left out {cut}: not a whole JSON record" in done.stderr
+    assert " 1 of 5 |" in done.stdout
+
+
+def test_published_records_are_read_alone(run, leave, tmp_path):
+    leave(*EXTREME, "method=baseline", test=98.10)
+    assert run("scripts/publish.py", "table=extreme").returncode == 0
+    leave(*EXTREME, "method=baseline", seed=1, test=91.11)
+    own = run("-m", "src.report", "table=extreme").stdout
+    published = run("-m", "src.report", "table=extreme", "records=published").stdout
+    assert " 2 of 5 |" in own
+    assert " 1 of 5 |" in published
+    assert " 98.10 (+0.00) |" in published
+
+
+def test_a_stale_readme_fails_the_check_until_it_is_written(run, leave, tmp_path):
+    leave(*EXTREME, "method=baseline")
+    assert run("scripts/publish.py", "table=extreme").returncode == 0
+    readme = tmp_path / "README.md"
+    readme.write_text(readme.read_text("utf-8").replace("98.20 (", "99.99 ("), encoding="utf-8")
+    stale = run("-m", "src.report", "readme=check")
+    assert stale.returncode == 1
+    assert f"stale: {readme}; run python -m src.report readme=write" in stale.stderr
+    assert run("-m", "src.report", "readme=write").returncode == 0
+    assert run("-m", "src.report", "readme=check").returncode == 0
+
+
+def test_publishing_uncommitted_code_is_refused_with_the_reason(run, leave, tmp_path):
+    leave(*EXTREME, "method=baseline", dirty=True)
+    done = run("scripts/publish.py", "table=extreme")
+    assert done.returncode == 1
+    assert "uncommitted changes, so nobody can repeat it" in done.stderr
+    assert not (tmp_path / "published").exists()
+    assert run("scripts/publish.py", "table=extreme", "allow_dirty=true").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["table=maine"], "main"),
+        (["records=all"], "want own (the runs below paths.outputs) or published"),
+        (["readme=yes"], "want write or check"),
+        (["tabel=main"], "tabel"),
+    ],
+)
+def test_unknown_choices_are_refused_with_those_that_exist(run, words, wanted):
+    done = run("-m", "src.report", *words)
+    assert done.returncode == 1
+    assert wanted in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,73 @@
+from pathlib import Path
+
+from msbp.analysis.formats import markdown, renderings
+from msbp.analysis.runs import Runs
+from msbp.analysis.settings import command, settings_from
+from msbp.analysis.sheet import sheet
+from msbp.analysis.tables import fill
+from msbp.launch import CONF, compose
+
+BASE, MSBP = "task=mnist method=baseline", "task=mnist method=msbp"
+CONFIG = {
+    "name": "small", "caption": "A small table", "seeds": 5, "columns": ["bp_s", "total_s", "score"],
+    "blocks": [{
+        "title": "MNIST", "task": "mnist", "score": "Acc (%)",
+        "rows": [
+            {"label": "MLP", "overrides": ["method=baseline"], "paper": {"bp_s": 67.2, "score": 97.86}},
+            {"label": "+ MSBP", "overrides": ["method=msbp"], "paper": {"bp_s": 6.9, "score": 98.23}},
+        ],
+    }],
+}  # fmt: skip
+
+
+def rows(text):
+    """The cells of a Markdown table's body, row by row."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_a_row_shows_mean_spread_ratio_and_the_papers_numbers(record_of, runs_of, settle):
+    records = [record_of(BASE, seed, bp_s=16.0, test=98.0 + seed / 10) for seed in range(5)]
+    records += [record_of(MSBP, seed, bp_s=2.0, test=98.3 + seed / 10) for seed in range(5)]
+    _, msbp = rows(markdown(sheet(fill(CONFIG, runs_of(records), settle))))
+    assert msbp == [
+        "+ MSBP", "2.00 (8.00×)", "18.5 (1.00×)", "98.50 ± 0.16 (+0.30)", "5", "6.9 (9.74×)", "98.23 (+0.37)",
+        "`python -m src.train -m task=mnist 'seed=range(0,5)' method=msbp`",
+    ]  # fmt: skip
+
+
+def test_a_row_with_fewer_seeds_than_asked_says_so(record_of, runs_of, settle):
+    records = [record_of(MSBP, seed) for seed in (0, 1, 4)]
+    _, msbp = rows(markdown(sheet(fill(CONFIG, runs_of(records), settle))))
+    assert msbp[4] == "3 of 5"
+
+
+def test_one_seed_has_no_spread(record_of, runs_of, settle):
+    _, msbp = rows(markdown(sheet(fill(CONFIG, runs_of([record_of(MSBP)]), settle))))
+    assert msbp[3].rstrip("¹²") == "98.20"
+
+
+def test_a_missing_row_has_empty_cells_and_the_command_that_fills_it(settle):
+    text = markdown(sheet(fill(CONFIG, Runs(), settle)))
+    assert rows(text)[1][1:5] == ["–", "–", "–", "0 of 5¹"]
+    assert rows(text)[1][-1] == "`python -m src.train -m task=mnist 'seed=range(0,5)' method=msbp`"
+    assert "- ¹ not run yet" in text
+
+
+def test_runs_of_another_setting_never_fill_a_row(record_of, runs_of, settle):
+    other = record_of(f"{MSBP} experiment=smoke", sample="tiny")
+    assert rows(markdown(sheet(fill(CONFIG, runs_of([other]), settle))))[1][4] == "0 of 5¹"
+
+
+def test_a_block_whose_task_does_not_exist_yet_still_renders():
+    block = CONFIG["blocks"][0] | {"task": "weather"}
+    table = fill(CONFIG | {"blocks": [block]}, Runs(), settings_from(Path(CONF), compose))
+    for text in renderings(table).values():
+        assert "MLP" in text
+    assert "task=weather is not there yet" in renderings(table)["md"]
+
+
+def test_commands_are_quoted_for_the_shell():
+    assert command(["task=mnist"], ["method=msbp", "method.layers=[a,b]"], 3) == (
+        "python -m src.train -m task=mnist 'seed=range(0,3)' method=msbp 'method.layers=[a,b]'"
+    )
