@@ -25,14 +25,16 @@ LATEX = str.maketrans(
     | {raised: rf"\textsuperscript{{{digit}}}" for digit, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
 )
 
-# Commands stand as comments, so that they paste as they are; needs booktabs, and UTF-8 for other letters.
+# Commands stand as comments, so that they paste as they are. A table wider than the page is scaled to it.
 TEMPLATE = r"""
+% needs \usepackage{booktabs,graphicx}
 \begin{table*}
 \centering
 \footnotesize
 \setlength{\tabcolsep}{3pt}
 \caption{<< sheet.caption|latex >>}
 \label{tab:<< sheet.name >>}
+\resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%
 \begin{tabular}{l<< "r" * (sheet.grids[0].header|length - 1) >>}
 \toprule
 <% for grid in sheet.grids %>
@@ -49,7 +51,7 @@ TEMPLATE = r"""
 <% endfor %>
 <% endfor %>
 \bottomrule
-\end{tabular}
+\end{tabular}}
 <% for note in sheet.numbered() + sheet.places %>
 
 << note|latex >>
