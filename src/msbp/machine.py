@@ -33,14 +33,14 @@ def device_of(name: str) -> torch.device:
     return torch.device("cuda" if there and name != "cpu" else "cpu")
 
 
-def set_up(threads: int, device: torch.device) -> bool:
+def set_up(threads: int, device: torch.device, keep_memory: bool = True) -> bool:
     """Fix threads and algorithms; return whether the allocator keeps freed memory (the timing rule)."""
     torch.set_num_threads(threads)
     numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
     if device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS repeats only with this
         torch.use_deterministic_algorithms(True, warn_only=True)
-    return keep_freed_memory()
+    return keep_memory and keep_freed_memory()
 
 
 def waiting_for(device: torch.device) -> Callable[[], None]:
