@@ -2,10 +2,12 @@
 
 from .activations import Cube
 from .chain import Chain
+from .conv import SparseConv1d, SparseConv2d, SparseConvolution
 from .convert import convert, fuse, memories
 from .dropout import keep_mask
 from .linear import SparseLinear
 from .loss import cross_entropy
+from .max_over_time import MaxOverTime
 from .memory import GradientMemory
 from .sparsifiers import entries_kept, top_k, unified_top_k
 
@@ -13,6 +15,10 @@ __all__ = [
     "Chain",
     "Cube",
     "GradientMemory",
+    "MaxOverTime",
+    "SparseConv1d",
+    "SparseConv2d",
+    "SparseConvolution",
     "SparseLinear",
     "convert",
     "cross_entropy",

@@ -17,38 +17,33 @@ from .memory import MEMORIES, GradientMemory, SequentialMemory
 from .sparsifiers import top_k, unified_top_k
 
 
-class Rows(NamedTuple):
-    """The rows (R, F) of ∂ℓ/∂h that have a gradient, which example (R) each is of (ascending), and T."""
-
-    gradient: Tensor
-    example: Tensor
-    positions: int
-
-
-def flat_top_k(v: Tensor, k: int, rows: Rows) -> Tensor:
+def flat_top_k(v: Tensor, k: int, example: Tensor, positions: int) -> Tensor:
     """The k T largest of all F x T entries of each example (meProp-CNN); ties go to the first position."""
-    sizes = rows.example.bincount()
-    within = torch.arange(len(v), device=v.device) - (sizes.cumsum(0) - sizes)[rows.example]
+    sizes = example.bincount()
+    within = torch.arange(len(v), device=v.device) - (sizes.cumsum(0) - sizes)[example]
     blocks = v.new_zeros(len(sizes), int(sizes.max()), v.shape[1])
-    blocks[rows.example, within] = v
-    kept = top_k(blocks.flatten(1), min(k * rows.positions, blocks[0].numel()))
-    return kept.view_as(blocks)[rows.example, within]
+    blocks[example, within] = v
+    kept = top_k(blocks.flatten(1), min(k * positions, blocks[0].numel()))
+    return kept.view_as(blocks)[example, within]
 
 
-def row_top_k(v: Tensor, k: int, rows: Rows) -> Tensor:
+def row_top_k(v: Tensor, k: int, example: Tensor, positions: int) -> Tensor:
     """The k largest maps of each row."""
     return top_k(v, k)
 
 
-def unified_maps(v: Tensor, k: int, rows: Rows) -> Tensor:
+def unified_maps(v: Tensor, k: int, example: Tensor, positions: int) -> Tensor:
     """The same k maps in all rows of the batch."""
     return unified_top_k(v, k)
 
 
 class Selection(NamedTuple):
-    """What competes for being kept; pooled: the entries behind the maximum over time, not those before it."""
+    """What competes for being kept: the sparsifier takes rows v (R, F), k, the example (R) of each row, T.
 
-    sparsifier: Callable[[Tensor, int, Rows], Tensor]
+    pooled: the entries behind the maximum over time compete, not those before it.
+    """
+
+    sparsifier: Callable[[Tensor, int, Tensor, int], Tensor]
     pooled: bool = False
 
 
@@ -102,27 +97,31 @@ class SparseConvolution(nn.Module):
         """The width that k is a part of: the maps, whatever the number of positions."""
         return self.out_channels
 
-    def estimate(self, rows: Rows) -> tuple[Tensor, Tensor | None]:
-        """The gradient g (R, F) that is propagated in place of the rows, and the memory that follows it."""
-        if not len(rows.gradient):
-            return rows.gradient, None
-        sparsifier = partial(self.selection.sparsifier, k=self.k, rows=rows)
+    def estimate(self, grad_h: Tensor, example: Tensor, positions: int) -> tuple[Tensor, Tensor | None]:
+        """The gradient g that is propagated in place of rows of ∂ℓ/∂h (R, F), and the memory that follows it.
+
+        example (R) says which example a row is of, in ascending order; positions is T.
+        """
+        if not len(grad_h):
+            return grad_h, None
+        sparsifier = partial(self.selection.sparsifier, k=self.k, example=example, positions=positions)
         if self.memory is None:
-            g, m = sparsifier(rows.gradient), None
+            g, m = sparsifier(grad_h), None
         elif isinstance(self.memory, SequentialMemory):
-            g, m = self.example_by_example(rows, self.memory)
+            g, m = self.example_by_example(grad_h, example, positions, self.memory)
         else:
-            g, m = self.memory.estimate(rows.gradient, sparsifier)
+            g, m = self.memory.estimate(grad_h, sparsifier)
         self.check(g)  # a NaN or Inf is among the largest, so looking at g is enough
         return g, m
 
-    def example_by_example(self, rows: Rows, memory: SequentialMemory) -> tuple[Tensor, Tensor]:
+    def example_by_example(
+        self, grad_h: Tensor, example: Tensor, positions: int, memory: SequentialMemory
+    ) -> tuple[Tensor, Tensor]:
         """The same with a memory that passes from example to example, shared by the rows of each."""
         m, estimates = memory.m, []
-        for gradient in rows.gradient.split(rows.example.unique_consecutive(return_counts=True)[1].tolist()):
-            carried = gradient + m  # ∂ℓ/∂h + m
-            alone = Rows(gradient, rows.example.new_zeros(len(gradient)), rows.positions)
-            estimates.append(self.selection.sparsifier(carried, self.k, alone))
+        for rows in grad_h.split(example.unique_consecutive(return_counts=True)[1].tolist()):
+            carried, alone = rows + m, example.new_zeros(len(rows))  # ∂ℓ/∂h + m
+            estimates.append(self.selection.sparsifier(carried, self.k, alone, positions))
             m = memory.gamma * (carried - estimates[-1]).mean(0, keepdim=True)  # m ← γ(∂ℓ/∂h + m − g)
         return torch.cat(estimates), m
 
@@ -156,7 +155,7 @@ class Sparsify(torch.autograd.Function):
         flat = gradient.reshape(-1, layer.out_channels)
         positions = flat.shape[0] // len(gradient)
         active = (flat != 0).any(1).nonzero().squeeze(1)
-        g, m = layer.estimate(Rows(flat[active], active // positions, positions))
+        g, m = layer.estimate(flat[active], active // positions, positions)
         layer.finish(m)
         out = torch.zeros_like(flat).index_copy_(0, active, g)
         return out.view(gradient.shape).movedim(-1, 1), None

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .conv import Rows, SparseConvolution, flat_top_k
+from .conv import SparseConvolution, flat_top_k
 from .windows import Batch, Entries, best_windows, best_windows_fast, gradients, gradients_fast, on_fast_path
 
 
@@ -64,12 +64,12 @@ class SparseMaxOverTime(SparseConvolution, FusedMaxOverTime):
             self.check(gradient)
             return one_a_map(gradient, start), None
         if self.selection.pooled:
-            g, m = self.estimate(Rows(gradient, torch.arange(len(gradient), device=start.device), 1))
+            g, m = self.estimate(gradient, torch.arange(len(gradient), device=start.device), 1)
             return one_a_map(g, start), m
         flat = gradient.new_zeros(int(offsets[-1]), self.out_channels).scatter_(0, start, gradient)
         active = (flat != 0).any(1).nonzero().squeeze(1)
         example = torch.searchsorted(offsets, active, right=True) - 1
-        g, m = self.estimate(Rows(flat[active], example, positions))
+        g, m = self.estimate(flat[active], example, positions)
         row, maps = g.nonzero(as_tuple=True)
         return Entries(g[row, maps], maps, active[row]), m
 

@@ -4,7 +4,7 @@ Letters: N examples of a split, B batch.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,15 +22,17 @@ class Splits:
     train: Any
     dev: Any
     test: Any
-    sizes: dict[str, int]
+    sizes: dict[str, Any]
+    notes: tuple[str, ...] = ()  # what a reader of the record should know, such as sentences left out
 
 
 @dataclass(frozen=True)
 class Score:
-    """Percent, 0 to 100, and how it was counted."""
+    """Percent, 0 to 100, and how it was counted; others are further metrics of the same outputs by name."""
 
     value: float
     signature: str
+    others: dict[str, float] = field(default_factory=dict)
 
 
 class Task(Protocol):

@@ -47,3 +47,24 @@ def mnist(folder: Path, md5: dict[str, str]) -> None:
     for name, wanted in md5.items():
         if not (folder / name).is_file():
             fetch([mirror + name for mirror in MNIST.mirrors], folder / name, wanted)
+
+
+def labelled_lines(repository: str, paths: Sequence[Path]) -> None:
+    """Write the sentences of a Hub data set, columns text and label of all its splits, to one file a label.
+
+    OSError names what failed and what to do.
+    """
+    from datasets import load_dataset  # slow to import, and needed only here
+
+    try:
+        splits = load_dataset(repository)
+    except (OSError, ValueError) as error:
+        raise OSError(
+            f"{paths[0]} is missing and {repository} could not be fetched ({error}); with a network, run "
+            f"again; without one, put {' and '.join(path.name for path in paths)} there"
+        ) from error
+    paths[0].parent.mkdir(parents=True, exist_ok=True)
+    for label, path in enumerate(paths):
+        texts = (row["text"] for split in splits.values() for row in split if row["label"] == label)
+        with written_whole(path) as file:
+            file.writelines(" ".join(text.split()).encode() + b"\n" for text in texts)

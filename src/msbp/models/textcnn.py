@@ -1,0 +1,71 @@
+"""TextCNN (Kim 2014): convolutions of several windows over word embeddings, each with its maximum over time.
+
+Letters: N words of a batch laid end to end, B sentences, F maps of a window, o outputs.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from ..sparse import MaxOverTime, cross_entropy
+
+EMBEDDINGS = ("random", "static", "non_static")
+
+
+class TextCNN(nn.Module):
+    """Embedding, `hidden` maps a window with ReLU and maximum over time, dropout, linear output layer.
+
+    embedding: random (trained from noise) | static (given vectors, fixed) | non_static (given and trained).
+    max_norm: the largest norm of an output's weights (Kim has 3), seen to before a forward pass; None: any.
+    """
+
+    def __init__(
+        self, vocabulary: int, outputs: int, vectors: Tensor | None, hidden: int = 100,
+        windows: Sequence[int] = (3, 4, 5), embedding: str = "non_static", width: int = 100,
+        dropout: float = 0.5, max_norm: float | None = None, name: str = "textcnn",
+    ):  # fmt: skip
+        super().__init__()
+        check(hidden, windows, embedding, dropout, max_norm)
+        self.name, self.max_norm = name, max_norm
+        if embedding == "random":
+            self.embedding = nn.Embedding(vocabulary, width)
+        elif vectors is None:
+            raise ValueError(f"model.embedding={embedding} needs word vectors: name them in task.vectors")
+        else:
+            self.embedding = nn.Embedding.from_pretrained(vectors.clone(), freeze=embedding == "static")
+        width = self.embedding.embedding_dim
+        self.convs = nn.ModuleList(MaxOverTime(width, hidden, window) for window in windows)
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(hidden * len(windows), outputs)
+        self.hidden_layers = [[f"convs.{i}" for i in range(len(windows))]]
+
+    def forward(self, words: Tensor, offsets: Tensor) -> Tensor:
+        """Logits (B, o) of words (N) and offsets (B + 1) where sentences begin."""
+        if self.max_norm is not None and self.training:
+            with torch.no_grad():
+                self.output.weight.renorm_(2, 0, self.max_norm)
+        distinct, index = words.unique(return_inverse=True)  # a word is looked up and convolved once a batch
+        x = self.embedding(distinct)
+        features = torch.cat([conv(x, index, offsets) for conv in self.convs], 1)
+        return self.output(self.dropout(features))
+
+    def loss(self, words: Tensor, offsets: Tensor, labels: Tensor) -> Tensor:
+        """Mean cross entropy of labels (B)."""
+        return cross_entropy(self(words, offsets), labels)
+
+
+def check(
+    hidden: int, windows: Sequence[int], embedding: str, dropout: float, max_norm: float | None
+) -> None:
+    """ValueError unless the settings make a network."""
+    if not isinstance(hidden, int) or hidden < 1:
+        raise ValueError(f"model.hidden must be a whole number of at least 1, got {hidden!r}")
+    if not windows or any(not isinstance(window, int) or window < 1 for window in windows):
+        raise ValueError(f"model.windows must be whole numbers of at least 1, got {list(windows)}")
+    if embedding not in EMBEDDINGS:
+        raise ValueError(f"model.embedding must be one of {', '.join(EMBEDDINGS)}, got {embedding!r}")
+    if not 0 <= dropout < 1:
+        raise ValueError(f"model.dropout must be in [0, 1), got {dropout}; 0 leaves it out")
+    if max_norm is not None and max_norm <= 0:
+        raise ValueError(f"model.max_norm must be above 0, got {max_norm}; null sets no bound")

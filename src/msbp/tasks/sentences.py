@@ -1,0 +1,133 @@
+"""Sentence classification: MR sentence polarity and SUBJ subjectivity (Pang and Lee), for TextCNN.
+
+Letters: B sentences of a batch, N their words laid end to end.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from . import download
+from .base import SAMPLES, Batch, Score, Splits, order
+from .folds import PROTOCOLS
+from .lines import Corpus, read_corpus
+from .text import WordVectors, find_vectors, vocabulary
+
+SCORED_AT_ONCE = 256
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """A split: the words of each sentence as numbers, and the labels."""
+
+    words: list[Tensor]
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def batch(self, chosen: Tensor) -> Batch:
+        """Words (N), offsets (B + 1) where sentences begin, labels (B)."""
+        words = [self.words[i] for i in chosen.tolist()]
+        ends = np.cumsum([0, *map(len, words)])
+        return torch.cat(words), torch.from_numpy(ends), self.labels[chosen]
+
+
+@dataclass
+class SentenceClassification:
+    """Two classes from two files; train, dev and test by protocol.
+
+    protocol: cross_validation (Kim 2014; the seed is the fold) | fixed_split (seeds repeat one split).
+    vectors: the folder of word vectors, None for none.
+    """
+
+    name: str
+    batch_size: int
+    folder: str
+    files: Sequence[str]
+    hub: str
+    protocol: str = "cross_validation"
+    vectors: str | None = "glove_6b_100d"
+    sample: str = "full"
+    data: str | Path = "data"
+    offline: bool = False
+    metric: str = field(default="accuracy", init=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.batch_size, int) or self.batch_size < 1:
+            raise ValueError(f"task.batch_size must be a whole number of at least 1, got {self.batch_size!r}")
+        for key, known in (("sample", SAMPLES), ("protocol", PROTOCOLS)):
+            if getattr(self, key) not in known:
+                raise ValueError(f"task.{key} must be one of {', '.join(known)}, got {getattr(self, key)!r}")
+
+    def splits(self, seed: int) -> Splits:
+        corpus = made_up() if self.sample == "tiny" else read_corpus(self.find())
+        parts = PROTOCOLS[self.protocol](corpus.labels, seed)
+        vectors, known = self.read_vectors(corpus)
+        train = {word for i in parts[0] for word in corpus.sentences[i]}
+        words = vocabulary(
+            ([w for w in s if w in train or w in known] for s in corpus.sentences), vectors, seed
+        )
+        labels = torch.tensor(corpus.labels)
+        numbers = [torch.tensor([words[word] for word in sentence]) for sentence in corpus.sentences]
+        split = [Sentences([numbers[i] for i in part], labels[part]) for part in parts]
+        rows = made_up_vectors(len(words)) if self.sample == "tiny" else words.vectors
+        sizes = {"vocabulary": len(words), "outputs": len(self.files), "vectors": rows}
+        return Splits(*split, sizes=sizes, notes=(*corpus.notes, f"protocol {self.protocol}"))
+
+    def read_vectors(self, corpus: Corpus) -> tuple[WordVectors | None, set[str]]:
+        """The vectors of the corpus's words, and which words have one: training need not show those."""
+        if self.vectors is None or self.sample == "tiny":
+            return None, set()
+        words = {word for sentence in corpus.sentences for word in sentence}
+        vectors = WordVectors(find_vectors(self.data, self.vectors), words)
+        return vectors, set(vectors.itos)
+
+    def find(self) -> list[Path]:
+        """The two files; fetches them where they are missing and a download is allowed."""
+        paths = [Path(self.data, self.folder, name) for name in self.files]
+        missing = [path for path in paths if not path.is_file()]
+        if missing and not self.offline:
+            download.labelled_lines(self.hub, paths)
+        elif missing:
+            raise FileNotFoundError(
+                f"no {missing[0]}; put {' and '.join(self.files)} there, point paths.data or MSBP_DATA_DIR "
+                f"at a folder that has {self.folder}, or set paths.offline=false"
+            )
+        return paths
+
+    def batches(self, split: Sentences, seed: int, epoch: int) -> Iterator[Batch]:
+        return map(split.batch, order(len(split), seed, epoch).split(self.batch_size))
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        return model.loss(*batch)  # type: ignore[operator]
+
+    def score(self, model: nn.Module, split: Sentences) -> Score:
+        device, right = next(model.parameters()).device, 0
+        for chosen in torch.arange(len(split)).split(SCORED_AT_ONCE):
+            *inputs, labels = (part.to(device) for part in split.batch(chosen))
+            right += int((model(*inputs).argmax(-1) == labels).sum())
+        return Score(100 * right / len(split), f"{self.metric}, {self.protocol}")
+
+
+def made_up(sentences: int = 240) -> Corpus:
+    """Sentences of nonsense, of which one word tells the class: always the same, and quick to learn."""
+    random = np.random.default_rng(0)
+    labels = (np.arange(sentences) % 2).tolist()
+    made = []
+    for label in labels:
+        words = [f"word{i}" for i in random.integers(60, size=random.integers(1, 15))]
+        words.insert(int(random.integers(len(words) + 1)), f"sign{label}{random.integers(5)}")
+        made.append(words)
+    return Corpus(made, labels, (f"{sentences} made-up sentences",))
+
+
+def made_up_vectors(words: int, width: int = 20) -> Tensor:
+    """A vector for each word of the made-up sentences."""
+    return torch.from_numpy(
+        np.random.default_rng(0).normal(scale=0.5, size=(words, width)).astype(np.float32)
+    )

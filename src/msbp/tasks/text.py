@@ -1,0 +1,90 @@
+"""Vocabularies and GloVe vectors by torchtext.
+
+torchtext is pinned at 0.6.0, the last release in pure Python: later ones cannot load beside a current torch.
+Its reader of vectors stops at a line with an odd token, writes a cache beside the data, and turns off the
+check of TLS certificates for the whole process; so WordVectors reads the file itself.
+"""
+
+import gzip
+from collections import Counter
+from collections.abc import Collection, Iterable
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torchtext.vocab import Vectors, Vocab
+
+UNKNOWN = "<unk>"
+SPREAD = 0.25  # of vectors made up for words without one (Kim 2014), close to GloVe's own deviation
+
+
+class WordVectors(Vectors):
+    """Vectors of a text file: a word and its numbers in each line, gzip or plain.
+
+    A word may hold spaces: the numbers are the last `dim` fields. `skipped` counts lines that hold something
+    else; `words` are the words to keep, None keeps all.
+    """
+
+    def __init__(self, path: str | Path, words: Collection[str] | None = None):
+        self.words, self.skipped = words, 0
+        super().__init__(str(path))
+
+    def cache(self, name: str, *_: Any, **__: Any) -> None:
+        """Read the file, as torchtext's constructor asks; ValueError if it holds no word with numbers."""
+        opened = gzip.open if name.endswith(".gz") else open
+        with opened(name, "rb") as file:  # bytes, as some tokens hold characters that end a line of text
+            head = [line.count(b" ") for line in islice(file, 1000)]
+            if not head or max(head) == 0:
+                raise ValueError(f"{name} holds no word vectors; wanted a word and its numbers in each line")
+            self.dim = Counter(head).most_common(1)[0][0]
+            file.seek(0)
+            rows = list(self._rows(file))
+        self.itos = [word for word, _ in rows]
+        self.stoi = {word: i for i, word in reversed(list(enumerate(self.itos)))}  # the first of two wins
+        self.vectors = torch.from_numpy(np.array([row for _, row in rows], np.float32).reshape(-1, self.dim))
+
+    def _rows(self, file: Iterable[bytes]) -> Iterable[tuple[str, np.ndarray]]:
+        for line in file:
+            try:
+                word, *numbers = line.rstrip(b"\r\n").decode().rsplit(" ", self.dim)
+                if len(numbers) < self.dim:
+                    raise ValueError
+                if self.words is None or word in self.words:
+                    yield word, np.array(numbers, np.float32)
+            except (
+                ValueError
+            ):  # no UTF-8, too few fields, or no number: the header of another format, or a broken line
+                self.skipped += 1
+
+
+def vocabulary(
+    sentences: Iterable[Iterable[str]], vectors: WordVectors | None = None, seed: int = 0, min_count: int = 1
+) -> Vocab:
+    """The words of some sentences, most frequent first, behind UNKNOWN = 0, and their vectors.
+
+    Words without a vector get random ones that depend on seed alone.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def made_up(row: Tensor) -> Tensor:
+        return row.uniform_(-SPREAD, SPREAD, generator=generator)
+
+    if vectors is not None:
+        vectors.unk_init = made_up
+    words = Counter(chain.from_iterable(sentences))
+    return Vocab(words, min_freq=min_count, specials=[UNKNOWN], vectors=vectors)
+
+
+def find_vectors(data: str | Path, name: str = "glove_6b_100d") -> Path:
+    """The file of vectors in a folder of the data; a full one comes before a reduced one."""
+    files = sorted(Path(data, name).glob("*.txt*"), key=lambda file: ("reduced" in file.name, file.name))
+    if not files:
+        raise FileNotFoundError(
+            f"no word vectors (*.txt or *.txt.gz) in {Path(data, name)}: put glove.6B.100d.txt there, point "
+            "paths.data or MSBP_DATA_DIR at a folder that has it, or go without: task.vectors=null "
+            "model.embedding=random"
+        )
+    return files[0]
