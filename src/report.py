@@ -9,6 +9,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from msbp.analysis.formats import renderings, save
+from msbp.analysis.other import other
 from msbp.analysis.published import documents, stale
 from msbp.analysis.runs import Runs, own_runs, published_runs
 from msbp.analysis.settings import settings_from
@@ -27,9 +28,14 @@ def main(cfg: DictConfig) -> None:
     runs = read_records(cfg)
     where = [word for word in HydraConfig.get().overrides.task if word.startswith("paths.outputs=")]
     folder = Path(cfg.paths.outputs) / "report"
-    for config in [plain(cfg.table)] if "table" in cfg else configs.values():
-        texts = renderings(fill(config, runs, settle, where))
-        save({folder / f"{config['name']}.{suffix}": text for suffix, text in texts.items()})
+    if "table" in cfg:
+        tables = [fill(plain(cfg.table), runs, settle, where)]
+    else:
+        tables = [fill(config, runs, settle, where) for config in configs.values()]
+        tables += other(runs, tables)
+    for table in tables:
+        texts = renderings(table)
+        save({folder / f"{table.name}.{suffix}": text for suffix, text in texts.items()})
         print(texts["md"])
     for source in runs.damaged:
         print(f"left out {source}", file=sys.stderr)

@@ -60,9 +60,11 @@ def test_a_run_replaces_the_one_of_its_signature_and_seed_only(offer, lines, rec
 
 
 def test_a_run_of_uncommitted_code_is_refused_unless_told(offer, lines, record_of):
-    with pytest.raises(ValueError, match=r"uncommitted changes, so nobody can repeat it .* allow_dirty=true"):
+    with pytest.raises(ValueError, match=r"uncommitted code, so nobody can repeat it .* allow_dirty=true"):
         offer([record_of(MSBP, dirty=True)])
     assert not lines.exists()
+    with pytest.raises(ValueError, match="commit unknown"):
+        offer([record_of(MSBP, commit="unknown")])
     offer([record_of(MSBP, dirty=True)], allow_dirty=True)
     assert len(published(lines)) == 1
 

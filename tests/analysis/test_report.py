@@ -123,7 +123,7 @@ def test_publishing_uncommitted_code_is_refused_with_the_reason(run, leave, tmp_
     leave(*EXTREME, "method=baseline", dirty=True)
     done = run("scripts/publish.py", "table=extreme")
     assert done.returncode == 1
-    assert "uncommitted changes, so nobody can repeat it" in done.stderr
+    assert "uncommitted code, so nobody can repeat it" in done.stderr
     assert not (tmp_path / "published").exists()
     assert run("scripts/publish.py", "table=extreme", "allow_dirty=true").returncode == 0
 

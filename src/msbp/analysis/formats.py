@@ -104,10 +104,12 @@ def _pipe_table(grid: Grid) -> str:
     columns = list(zip(grid.header, *grid.rows, strict=True))
     shown = [column for column in columns if any(column[1:])]
     cells = [[cell.translate(MARKDOWN) for cell in row] for row in zip(*shown, strict=True)]
-    commands = ["command", *(_code(command) for command in grid.commands)]
-    header, *rows = [[*row, command] for row, command in zip(cells, commands, strict=True)]
-    sides = ["left", *["right"] * (len(header) - 2), "left"]
-    return tabulate(rows, header, tablefmt="pipe", colalign=sides, disable_numparse=True)
+    sides = ["left", *["right"] * (len(shown) - 1)]
+    if any(grid.commands):
+        commands = ["command", *(_code(command) for command in grid.commands)]
+        cells = [[*row, command] for row, command in zip(cells, commands, strict=True)]
+        sides.append("left")
+    return tabulate(cells[1:], cells[0], tablefmt="pipe", colalign=sides, disable_numparse=True)
 
 
 def _code(command: str) -> str:

@@ -84,8 +84,8 @@ def _refuse_unfit(run: Record, allow_dirty: bool) -> None:
     where = f"{run['task']} {run['method']} seed {run['seed']} ({run['signature']})"
     if run.get("sample") == "tiny":
         raise ValueError(f"{where} ran on a tiny made-up sample: trials are never published")
-    if run["dirty"] and not allow_dirty:
+    if (run["dirty"] or run["commit"] == "unknown") and not allow_dirty:
         raise ValueError(
-            f"{where} ran with uncommitted changes, so nobody can repeat it from commit {run['commit'][:8]}: "
+            f"{where} ran on uncommitted code, so nobody can repeat it from commit {run['commit'][:8]}: "
             "commit and run again with force=true, or publish it all the same with allow_dirty=true"
         )

@@ -8,9 +8,10 @@ from typing import Any
 Record = dict[str, Any]
 
 NEEDED = {
-    "signature": str, "seed": int, "dev": float, "test": float, "times_comparable": bool,
-    "bp_s": float, "update_s": float, "total_s": float, "machine": str, "threads": int, "commit": str,
-    "dirty": bool, "started_at": str, "device": str, "cpu": str, "torch": str,
+    "signature": str, "seed": int, "task": str, "method": str, "config": dict, "history": list,
+    "metric": str, "dev": float, "test": float, "bp_s": float, "update_s": float, "total_s": float,
+    "times_comparable": bool, "machine": str, "cpu": str, "device": str, "threads": int, "torch": str,
+    "commit": str, "dirty": bool, "started_at": str,
 }  # fmt: skip
 
 
