@@ -1,4 +1,4 @@
-"""Bracketed trees: layout means nothing, empty elements go, malformed files are refused with file and line."""
+"""Bracketed trees: layout means nothing, empty elements go, malformed files are refused by line."""
 
 import pytest
 
@@ -48,7 +48,8 @@ def test_line_breaks_decide_nothing(tmp_path, change):
 def test_traces_and_the_phrases_that_hold_nothing_else_are_removed(tmp_path):
     (tree,) = read(
         tmp_path,
-        "( (SBAR (WHNP-1 (-NONE- 0)) (S (NP-SBJ (-NONE- *T*-1) (-NONE- *)) (VP (VBD fell)))) )\n( (NP (-NONE- *)) )",
+        """( (SBAR (WHNP-1 (-NONE- 0)) (S (NP-SBJ (-NONE- *T*-1) (-NONE- *)) (VP (VBD fell)))) )
+           ( (NP (-NONE- *)) )""",
     )
     assert words(tree) == ["fell"] and [child.label for child in tree.children] == ["S"]
     assert [child.label for child in tree.children[0].children] == ["VP"]

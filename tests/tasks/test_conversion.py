@@ -1,4 +1,4 @@
-"""Penn Treebank trees to dependencies: head rules, labels, and agreement with the public dependency version."""
+"""Penn Treebank trees to dependencies: heads, labels, and agreement with the public dependency version."""
 
 import os
 from pathlib import Path

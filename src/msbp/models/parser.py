@@ -1,0 +1,50 @@
+"""The parser of Chen and Manning (2014): one embedding table, hidden layers, a unit for each transition.
+
+Letters: B batch, C transitions.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from ..sparse import Cube, cross_entropy
+
+ACTIVATIONS = {"relu": nn.ReLU, "cube": Cube}
+FEATURES = 48  # 18 words, 18 tags, 12 labels
+
+
+class Parser(nn.Module):
+    """Scores transitions of the arc-standard system; `words`, `tags` and `labels` are their numbers.
+
+    Embeddings begin uniform within ±init; other weights keep torch's default, uniform within ±1/sqrt(inputs).
+    """
+
+    def __init__(self, words: int, tags: int, labels: int, embedding: int = 50, hidden: int = 500,
+                 layers: int = 1, activation: str = "relu", dropout: float = 0.2, init: float = 0.1,
+                 name: str = "parser"):  # fmt: skip
+        super().__init__()
+        for key, value in (("embedding", embedding), ("hidden", hidden), ("layers", layers)):
+            if not isinstance(value, int) or value < 1:
+                raise ValueError(f"model.{key} must be a whole number of at least 1, got {value!r}")
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"model.activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"model.dropout must be in [0, 1), got {dropout}; 0 leaves it out")
+        self.name = name
+        self.embedding = nn.Embedding(words + tags + labels + 1, embedding)
+        nn.init.uniform_(self.embedding.weight, -init, init)
+        widths = [FEATURES * embedding] + [hidden] * layers
+        parts: list[nn.Module] = []
+        for i in range(layers):
+            parts += [nn.Linear(widths[i], widths[i + 1]), ACTIVATIONS[activation]()]
+            parts += [nn.Dropout(dropout)] if dropout else []
+        self.net = nn.Sequential(*parts, nn.Linear(hidden, 1 + 2 * labels))
+        linear = [f"net.{i}" for i, part in enumerate(self.net) if isinstance(part, nn.Linear)]
+        self.hidden_layers = [linear[:-1]]
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Logits (B, C) of the features' tokens (B, 48)."""
+        return self.net(self.embedding(tokens).flatten(1))
+
+    def loss(self, tokens: Tensor, legal: Tensor, transitions: Tensor) -> Tensor:
+        """Mean cross-entropy of the right transitions (B) among the legal ones (B, C)."""
+        return cross_entropy(self(tokens).masked_fill(~legal, -torch.inf), transitions)

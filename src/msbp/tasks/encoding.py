@@ -1,0 +1,130 @@
+"""Sentences as numbers: a vocabulary, the nodes of the transition system, the tokens that a parser looks up.
+
+Letters: N nodes of all sentences, A situations (see transitions.py).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+
+from .attachment import Punctuation
+from .transitions import NO_LABEL, NOTHING, Ints, Nodes, Situations
+from .treebank import Sentence
+
+ABSENT, ROOT, RARE = range(3)  # come before all words, and before all tags
+SPECIAL = 3
+PARTS = ("words", "tags", "labels")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words, tags and labels of a training set; tokens are numbered through: words, tags, labels."""
+
+    words: Sequence[str]
+    tags: Sequence[str]
+    labels: Sequence[str]
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sentence], cutoff: int) -> Vocabulary:
+        """Words seen no more than `cutoff` times are left out: all of them are one rare word."""
+        counts = Counter(each(sentences, "words"))
+        words = sorted(word for word, count in counts.items() if count > cutoff)
+        return cls(words, sorted(set(each(sentences, "tags"))), sorted(set(each(sentences, "labels"))))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Word tokens, tag tokens, and labels; a label token more stands for none."""
+        return {
+            "words": SPECIAL + len(self.words),
+            "tags": SPECIAL + len(self.tags),
+            "labels": len(self.labels),
+        }
+
+    def nodes(self, sentences: Sequence[Sentence], punctuation: Punctuation) -> Nodes:
+        """The sentences laid end to end behind the node that is nothing; scores do not count punctuation."""
+        lengths = np.array([len(sentence) for sentence in sentences], np.int32)
+        first = (np.cumsum(lengths + 1) - lengths).astype(np.int32)
+        is_word = np.ones(1 + len(sentences) + int(lengths.sum()), bool)
+        is_word[NOTHING] = is_word[first] = False
+
+        def laid(values: Iterable[int], at_root: int, at_nothing: int) -> Ints:
+            out = np.full(len(is_word), at_root, np.int32)
+            out[NOTHING] = at_nothing
+            out[is_word] = np.fromiter(values, np.int32, int(lengths.sum()))
+            return out
+
+        heads = laid(each(sentences, "heads"), NOTHING, NOTHING)
+        heads[is_word] += np.repeat(first, lengths)
+        labels, marks = self._numbers["labels"], chain.from_iterable(map(punctuation.marks, sentences))
+        return Nodes(
+            words=laid(
+                (self._numbers["words"].get(word, RARE) for word in each(sentences, "words")), ROOT, ABSENT
+            ),
+            tags=laid(
+                (self._numbers["tags"].get(tag, RARE) for tag in each(sentences, "tags")), ROOT, ABSENT
+            ),
+            heads=heads,
+            labels=laid(
+                (labels.get(label, NO_LABEL) for label in each(sentences, "labels")), NO_LABEL, NO_LABEL
+            ),
+            counted=~laid(marks, 1, 1).astype(bool),
+            first=first,
+            lengths=lengths,
+        )
+
+    def tokens(self, nodes: Nodes, seen: Situations) -> Ints:
+        """The 48 features (A, 48): 18 words, 18 tags, 12 labels."""
+        words, tags = self.sizes["words"], self.sizes["tags"]
+        parts = nodes.words[seen.nodes], words + nodes.tags[seen.nodes], words + tags + 1 + seen.labels
+        return np.concatenate(parts, axis=1)
+
+    @cached_property
+    def _numbers(self) -> dict[str, dict[str, int]]:
+        parts = (("words", self.words, SPECIAL), ("tags", self.tags, SPECIAL), ("labels", self.labels, 0))
+        return {name: {value: i for i, value in enumerate(values, start)} for name, values, start in parts}
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A treebank as numbers: the vocabulary of its training set, and the nodes of each split."""
+
+    vocabulary: Vocabulary
+    splits: Mapping[str, Nodes]
+
+    @classmethod
+    def of(
+        cls, sentences: Mapping[str, Sequence[Sentence]], cutoff: int, punctuation: Punctuation
+    ) -> Encoded:
+        vocabulary = Vocabulary.of(sentences["train"], cutoff)
+        return cls(
+            vocabulary, {split: vocabulary.nodes(part, punctuation) for split, part in sentences.items()}
+        )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Plain arrays, from which `from_arrays` makes an equal object."""
+        strings = {part: np.array(getattr(self.vocabulary, part), str) for part in PARTS}
+        numbers = {
+            f"{split}.{part}": array
+            for split, nodes in self.splits.items()
+            for part, array in vars(nodes).items()
+        }
+        return strings | numbers
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Encoded:
+        splits: dict[str, dict[str, np.ndarray]] = {}
+        for name in (name for name in arrays if name not in PARTS):
+            split, part = name.split(".")
+            splits.setdefault(split, {})[part] = arrays[name]
+        vocabulary = Vocabulary(*(arrays[part].tolist() for part in PARTS))
+        return cls(vocabulary, {split: Nodes(**parts) for split, parts in splits.items()})
+
+
+def each(sentences: Iterable[Sentence], part: str) -> Iterable:
+    return chain.from_iterable(getattr(sentence, part) for sentence in sentences)

@@ -1,0 +1,140 @@
+"""Transition-based dependency parsing with gold tags (paper section 5, Table 1).
+
+Letters: T situations, A sentences in work, B batch, L labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from . import cache
+from .attachment import PUNCTUATION, Attachment
+from .base import SAMPLES, Batch, Score, Splits, order
+from .corpora import Corpus
+from .encoding import Encoded, Vocabulary
+from .invented import invented
+from .transitions import Derivations, Ints, Nodes, Situations, derivations, legal, parse
+from .treebank import UNKNOWN, Sentence
+
+TINY = {"train": 300, "dev": 60, "test": 60}  # sentences
+AT_ONCE = 4096  # situations in one forward pass of the evaluation
+
+
+@dataclass(frozen=True)
+class Trees:
+    """Sentences to parse, and the situations on the way to those that the transition system can derive."""
+
+    vocabulary: Vocabulary
+    nodes: Nodes
+    derived: Derivations
+    legal: Tensor  # (4, 2L+1), a row for each kind of situation
+    tokens: Tensor  # (T, 48) int32
+    kinds: Tensor  # (T)
+    transitions: Tensor  # (T)
+
+    @classmethod
+    def of(cls, vocabulary: Vocabulary, nodes: Nodes, allowed: np.ndarray) -> Trees:
+        derived = derivations(nodes, len(vocabulary.labels))
+        tokens = vocabulary.tokens(nodes, derived.situations)
+        columns = tokens, derived.situations.kinds.astype(np.int64), derived.transitions.astype(np.int64)
+        return cls(vocabulary, nodes, derived, torch.from_numpy(allowed), *map(torch.from_numpy, columns))
+
+
+@dataclass
+class Parsing:
+    """Arc-standard parsing with the 48 features of Chen and Manning; UAS and LAS leave out punctuation.
+
+    cutoff: words seen no more than this often in training are one rare word.
+    cache: folder for encoded treebanks; the situations are derived anew, which is as fast as reading them.
+    """
+
+    name: str
+    corpus: Corpus
+    batch_size: int
+    cutoff: int = 1
+    sample: str = "full"
+    cache: str | Path | None = None
+    metric: ClassVar[str] = "uas"
+
+    def __post_init__(self) -> None:
+        for key, value, least in (("batch_size", self.batch_size, 1), ("cutoff", self.cutoff, 0)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise ValueError(f"task.{key} must be a whole number of at least {least}, got {value!r}")
+        if self.sample not in SAMPLES:
+            raise ValueError(f"task.sample must be one of {', '.join(SAMPLES)}, got {self.sample!r}")
+        self.punctuation = PUNCTUATION[self.corpus.punctuation]
+
+    def splits(self, seed: int) -> Splits:
+        encoded = self._encoded()
+        labels = len(encoded.vocabulary.labels)
+        allowed = legal(encoded.splits["train"], labels)
+        trees = {
+            split: Trees.of(encoded.vocabulary, nodes, allowed) for split, nodes in encoded.splits.items()
+        }
+        if not len(trees["train"].transitions):
+            raise ValueError("no training sentence is a projective tree with one root: nothing to learn from")
+        notes = [note for split, part in trees.items() for note in counts(split, part)]
+        notes.append(f"{labels} labels, {1 + 2 * labels} transitions to choose from; gold tags")
+        return Splits(**trees, sizes=encoded.vocabulary.sizes, notes=tuple(notes))
+
+    def batches(self, split: Trees, seed: int, epoch: int) -> Iterator[Batch]:
+        """Tokens (B, 48), which transitions are legal (B, 2L+1), the right one (B)."""
+        for index in order(len(split.transitions), seed, epoch).split(self.batch_size):
+            yield split.tokens[index], split.legal[split.kinds[index]], split.transitions[index]
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        return model.loss(*batch)  # type: ignore[operator]
+
+    def score(self, model: nn.Module, split: Trees) -> Score:
+        gold = split.nodes
+        found = parse(gold, len(split.vocabulary.labels), lambda seen: best_legal(model, split, seen))
+        rule = self.punctuation.rule(found=gold.counted.sum() < gold.lengths.sum())
+        result = Attachment.of((gold.heads, gold.labels), found, gold.counted, rule)
+        return Score(result.uas, f"uas|{rule}|tags:gold", {"las": result.las})
+
+    def _encoded(self) -> Encoded:
+        if self.sample == "tiny":
+            sentences = {split: invented(count, seed=i) for i, (split, count) in enumerate(TINY.items())}
+            return self._encode(sentences)
+        files = self.corpus.files()
+        every = [path for paths in files.values() for path in paths]
+        key = cache.key(every, self.corpus, self.cutoff)
+        place = None if self.cache is None else Path(self.cache, f"{self.name}-{key}.npz")
+        return Encoded.from_arrays(cache.kept(place, lambda: self._encode(self._read(files)).arrays()))
+
+    def _encode(self, sentences: Mapping[str, Sequence[Sentence]]) -> Encoded:
+        return Encoded.of(sentences, self.cutoff, self.punctuation)
+
+    def _read(self, files: Mapping[str, Sequence[Path]]) -> dict[str, list[Sentence]]:
+        read = {
+            split: [s for path in paths for s in self.corpus.read(path)] for split, paths in files.items()
+        }
+        for sentence in (s for sentences in read.values() for s in sentences):
+            if UNKNOWN in sentence.heads:
+                raise ValueError(f"{sentence.source}: a word without a head; parsing needs complete trees")
+        return read
+
+
+def counts(split: str, trees: Trees) -> Iterator[str]:
+    """What there is in a split, in words."""
+    lengths, derived = trees.nodes.lengths, trees.derived
+    yield f"{split}: {len(lengths)} sentences, {lengths.sum()} words, {len(derived.transitions)} transitions"
+    for number, kind in ((derived.non_projective, "non-projective"), (derived.several_roots, "many-rooted")):
+        if number and split == "train":
+            yield f"{number} {kind} sentence{'s' if number > 1 else ''} left out of training"
+
+
+def best_legal(model: nn.Module, split: Trees, seen: Situations) -> Ints:
+    """The legal transition (A) that the model likes best in each situation."""
+    device = next(model.parameters()).device
+    tokens = torch.from_numpy(split.vocabulary.tokens(split.nodes, seen))
+    logits = torch.cat([model(some.to(device)).cpu() for some in tokens.split(AT_ONCE)])
+    illegal = ~split.legal[torch.from_numpy(seen.kinds).long()]
+    return logits.masked_fill(illegal, -torch.inf).argmax(1).to(torch.int32).numpy()

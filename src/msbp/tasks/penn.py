@@ -1,0 +1,135 @@
+"""The Wall Street Journal of the Penn Treebank, whole or as NLTK's sample: where its files lie."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..atomic import written_whole
+from .brackets import read_mrg
+from .conversion import to_dependencies
+from .download import fetch
+from .treebank import Sentence
+
+NLTK_DATA = "https://raw.githubusercontent.com/nltk/nltk_data/5db857e6f7df11eabb5e5665836db9ec8df07e28/"
+SAMPLE = NLTK_DATA + "packages/corpora/treebank.zip"
+SAMPLE_FILES = 199
+SAMPLE_MD5 = "23b0db3d094c6cd1141545bc93c39d82"  # of its .mrg files, one after the other
+
+
+@dataclass(frozen=True)
+class PennTreebank:
+    """Bracketed Wall Street Journal files anywhere under root, converted to dependencies.
+
+    train, dev, test: a section, "22", or a range, "02-21".
+    instead: the open task that the error for a missing corpus recommends.
+    """
+
+    root: Path | str
+    train: str
+    dev: str
+    test: str
+    instead: str
+    punctuation: str = "tags"
+
+    def files(self) -> dict[str, list[Path]]:
+        found, parts = wsj_files(self.root), {"train": self.train, "dev": self.dev, "test": self.test}
+        if missing := absent(found, *parts.values()):
+            listed = ", ".join(missing[:5]) + " ..." * (len(missing) > 5)
+            raise FileNotFoundError(
+                f"no wsj_NNNN.mrg of section {listed} under {self.root}. The Penn Treebank is "
+                "licensed (LDC99T42, from the Linguistic Data Consortium): copy its bracketed files there, "
+                "as wsj/00 to wsj/24, or let paths.ptb name the folder that has them. "
+                f"task={self.instead} runs now, on open data"
+            )
+        return {split: within(found, part) for split, part in parts.items()}
+
+    def read(self, path: Path) -> list[Sentence]:
+        return [to_dependencies(tree) for tree in read_mrg(path)]
+
+
+@dataclass(frozen=True)
+class PennSample:
+    """The sample of the Penn Treebank that NLTK distributes, files 0001 to 0199; fetched if it is missing.
+
+    train, dev, test: ranges of files, "0001-0160".
+    """
+
+    data: Path | str
+    train: str
+    dev: str
+    test: str
+    offline: bool = False
+    punctuation: str = "tags"
+
+    def files(self) -> dict[str, list[Path]]:
+        parts = {"train": self.train, "dev": self.dev, "test": self.test}
+        folder = Path(self.data, "ptb_sample/corpora/treebank/combined")
+        found = wsj_files(folder)
+        if len(found) < SAMPLE_FILES:
+            if self.offline:
+                raise FileNotFoundError(
+                    f"{len(found)} of {SAMPLE_FILES} files wsj_NNNN.mrg under {folder}; put NLTK's treebank "
+                    "sample there, point paths.data or MSBP_DATA_DIR at a folder that has ptb_sample/, "
+                    "or set paths.offline=false"
+                )
+            fetch_sample(folder)
+            found = wsj_files(folder)
+        return {split: within(found, part) for split, part in parts.items()}
+
+    def read(self, path: Path) -> list[Sentence]:
+        return [to_dependencies(tree) for tree in read_mrg(path)]
+
+
+def wsj_files(root: Path | str) -> dict[int, Path]:
+    """The files wsj_NNNN.mrg by number, in whatever folders and case. ValueError if one is there twice."""
+    found: dict[int, Path] = {}
+    for path in sorted(Path(root).rglob("*")):
+        if name := re.fullmatch(r"wsj_(\d{4})\.mrg", path.name, re.IGNORECASE):
+            number = int(name[1])
+            if number in found:
+                raise ValueError(
+                    f"one file twice, {found[number]} and {path}; name a folder that has it once"
+                )
+            found[number] = path
+    return dict(sorted(found.items()))
+
+
+def bounds(part: str) -> tuple[int, int]:
+    """The lowest and the highest file number of a section, a file or a range of them."""
+    if not re.fullmatch(r"(\d\d|\d{4})(-(\d\d|\d{4}))?", part):
+        raise ValueError(f"a part of the treebank is named like '22', '02-21' or '0001-0160', got {part!r}")
+    first, _, last = part.partition("-")
+    return int(first.ljust(4, "0")), int((last or first).ljust(4, "9"))
+
+
+def within(found: dict[int, Path], part: str) -> list[Path]:
+    lowest, highest = bounds(part)
+    return [path for number, path in found.items() if lowest <= number <= highest]
+
+
+def absent(found: dict[int, Path], *parts: str) -> list[str]:
+    """The sections of the parts of which no file was found."""
+    wanted = {n // 100 for part in parts for n in range(bounds(part)[0], bounds(part)[1] + 1)}
+    return [f"{section:02}" for section in sorted(wanted - {number // 100 for number in found})]
+
+
+def fetch_sample(folder: Path) -> None:
+    """Put the sample's .mrg files into folder. Raises OSError."""
+    with tempfile.TemporaryDirectory() as place:
+        archive = Path(place, "treebank.zip")
+        fetch([SAMPLE], archive)
+        with zipfile.ZipFile(archive) as packed:
+            names = sorted(name for name in packed.namelist() if name.endswith(".mrg"))
+            texts = {Path(name).name: packed.read(name) for name in names}
+    found = hashlib.md5(b"".join(texts.values()), usedforsecurity=False).hexdigest()
+    if found != SAMPLE_MD5:
+        raise OSError(f"the files of {SAMPLE} have md5 {found}, wanted {SAMPLE_MD5}; nothing was kept")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in texts.items():
+        with written_whole(folder / name) as file:
+            file.write(text)

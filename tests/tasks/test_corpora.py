@@ -1,0 +1,142 @@
+"""Where treebanks are looked for, how they are cut, what is fetched, and what is said when one is missing."""
+
+import hashlib
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from msbp.tasks import corpora, download, penn
+from msbp.tasks.corpora import ConllFiles, EnglishEwt
+from msbp.tasks.penn import PennSample, PennTreebank
+
+TREE = "( (S (NP-SBJ (NNP {})) (VP (VBD poured)) (. .)) )\n"
+
+
+def wsj(root: Path, numbers: list[int], name: str = "wsj_{:04}.mrg", folder: str = "{:02}") -> None:
+    for number in numbers:
+        path = root / folder.format(number // 100) / name.format(number)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(TREE.format(f"W{number:04}"), encoding="utf-8")
+
+
+def treebank(root: Path, train="02-03", dev="22", test="23") -> PennTreebank:
+    return PennTreebank(root, train, dev, test, instead="parsing_ewt")
+
+
+def firsts(corpus, split: str) -> list[str]:
+    return [sentence.words[0] for path in corpus.files()[split] for sentence in corpus.read(path)]
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("wsj_{:04}.mrg", "wsj/{:02}"),
+        ("WSJ_{:04}.MRG", "TREEBANK_3/PARSED/MRG/WSJ/{:02}"),
+        ("wsj_{:04}.mrg", "parsed/mrg/wsj/{:02}"),
+        ("wsj_{:04}.mrg", "."),
+    ],
+)
+def test_sections_are_found_in_the_usual_layouts(tmp_path, name, folder):
+    wsj(tmp_path, [199, 200, 299, 301, 2200, 2301, 2400], name, folder)
+    (tmp_path / "README").write_text("not a tree")
+    corpus = treebank(tmp_path)
+    assert firsts(corpus, "train") == ["W0200", "W0299", "W0301"]
+    assert (firsts(corpus, "dev"), firsts(corpus, "test")) == (["W2200"], ["W2301"])
+
+
+def test_a_missing_penn_treebank_says_what_to_get_where_to_put_it_and_what_runs_now(tmp_path):
+    with pytest.raises(FileNotFoundError) as refusal:
+        treebank(tmp_path / "ptb").files()
+    for part in ("LDC99T42", str(tmp_path / "ptb"), "wsj/00 to wsj/24", "paths.ptb", "task=parsing_ewt"):
+        assert part in str(refusal.value)
+
+
+def test_a_treebank_with_a_section_missing_is_refused(tmp_path):
+    wsj(tmp_path, [200, 2200, 2300])
+    with pytest.raises(FileNotFoundError, match="section 03 under"):
+        treebank(tmp_path).files()
+
+
+def test_two_copies_of_a_file_are_refused(tmp_path):
+    for folder in ("combined/{:02}", "parsed/{:02}"):
+        wsj(tmp_path, [200], folder=folder)
+    with pytest.raises(ValueError, match=r"one file twice, .*combined.* and .*parsed"):
+        treebank(tmp_path).files()
+
+
+@pytest.mark.parametrize("part", ["2", "2-21", "002", "a", "02-21-22", ""])
+def test_a_part_that_is_no_section_or_file_is_refused(tmp_path, part):
+    with pytest.raises(ValueError, match="is named like"):
+        treebank(tmp_path, train=part).files()
+
+
+def test_the_sample_is_cut_by_file(tmp_path):
+    wsj(tmp_path, list(range(1, 200)), folder="ptb_sample/corpora/treebank/combined")
+    files = PennSample(tmp_path, "0001-0160", "0161-0180", "0181-0199", offline=True).files()
+    assert {split: len(paths) for split, paths in files.items()} == {"train": 160, "dev": 20, "test": 19}
+
+
+def test_a_sample_that_is_not_whole_is_refused_offline(tmp_path):
+    wsj(tmp_path, [1, 161, 181], folder="ptb_sample/corpora/treebank/combined")
+    with pytest.raises(FileNotFoundError, match=r"3 of 199 files .*paths\.offline=false"):
+        PennSample(tmp_path, "0001-0160", "0161-0180", "0181-0199", offline=True).files()
+
+
+@pytest.fixture
+def archive(tmp_path, monkeypatch):
+    """NLTK's archive, made up and served from a file."""
+    numbers = [1, 2, 161, 181]
+    texts = {f"treebank/combined/wsj_{n:04}.mrg": TREE.format(f"W{n:04}") for n in numbers}
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as file:
+        for name, text in {"treebank/README": "read me", **texts}.items():
+            file.writestr(name, text)
+    (tmp_path / "treebank.zip").write_bytes(packed.getvalue())
+    monkeypatch.setattr(penn, "SAMPLE", (tmp_path / "treebank.zip").as_uri())
+    monkeypatch.setattr(penn, "SAMPLE_FILES", len(numbers))
+    monkeypatch.setattr(penn, "SAMPLE_MD5", hashlib.md5("".join(texts.values()).encode()).hexdigest())
+
+
+def test_a_missing_sample_is_fetched_whole_and_once(tmp_path, archive, monkeypatch):
+    corpus = PennSample(tmp_path / "data", "0001-0160", "0161-0180", "0181-0199")
+    assert firsts(corpus, "dev")[0] == "W0161"
+    monkeypatch.setattr(penn, "SAMPLE", "file:///nowhere")
+    assert firsts(corpus, "train") == ["W0001", "W0002"]
+
+
+def test_a_sample_with_other_content_is_not_kept(tmp_path, archive, monkeypatch):
+    monkeypatch.setattr(penn, "SAMPLE_MD5", "0" * 32)
+    with pytest.raises(OSError, match="nothing was kept"):
+        PennSample(tmp_path / "data", "0001-0160", "0161-0180", "0181-0199").files()
+    assert not list(tmp_path.glob("data/**/*.mrg"))
+
+
+def test_missing_ewt_files_are_fetched_and_present_ones_left_alone(tmp_path, monkeypatch):
+    asked = []
+
+    def fetch(urls, target, md5):
+        asked.append((urls, md5))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text("1\tGone\t_\tVERB\tVBN\t_\t0\troot:x\t_\t_\n")
+
+    monkeypatch.setattr(corpora, "fetch", fetch)
+    monkeypatch.setattr(download, "fetch", fetch)
+    corpus = EnglishEwt(tmp_path)
+    (sentence,) = corpus.read(corpus.files()["dev"][0])
+    assert sentence.labels == ["root"] and len(asked) == 3 and all(md5 for _, md5 in asked)
+    corpus.files()
+    assert len(asked) == 3
+
+
+def test_missing_ewt_files_are_named_offline(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"en_ewt-ud-train\.conllu; put the three .*MSBP_DATA_DIR"):
+        EnglishEwt(tmp_path, offline=True).files()
+
+
+def test_a_missing_conll_file_is_named_with_its_key(tmp_path):
+    path = tmp_path / "a.conllu"
+    path.write_text("")
+    with pytest.raises(FileNotFoundError, match=r"b\.conllu; name the dev file in task\.corpus\.dev"):
+        ConllFiles(path, tmp_path / "b.conllu", path).files()

@@ -1,0 +1,24 @@
+"""The made-up treebank for offline trials."""
+
+from msbp.tasks.invented import invented
+from msbp.tasks.treebank import read_conll, write_conll
+
+
+def test_sentences_depend_on_the_seed_alone():
+    assert invented(20, seed=1) == invented(20, seed=1) != invented(20, seed=2)
+
+
+def test_sentences_are_well_formed_trees_with_one_root_that_ends_in_punctuation(tmp_path):
+    made = invented(100, seed=0)
+    write_conll(tmp_path / "a.conllu", made)
+    assert read_conll(tmp_path / "a.conllu") == made
+    assert all(sentence.heads.count(0) == 1 and sentence.upos[-1] == "PUNCT" for sentence in made)
+
+
+def test_modifiers_stand_under_the_words_that_they_belong_to():
+    for sentence in invented(100, seed=0):
+        for tag, head in zip(sentence.tags, sentence.heads, strict=True):
+            above = sentence.tags[head - 1] if head else "root"
+            assert above in {"DT": ["NN"], "JJ": ["NN"], "IN": ["NN"], "VBD": ["root"]}.get(
+                tag, ["VBD", "NN"]
+            )
