@@ -1,0 +1,117 @@
+"""A chain looks at its modules anew in every pass: they may be swapped, tuned, hooked and freed of hooks.
+
+Letters: B batch, i in_features, n out_features, c classes. At r = 1 the plain network says what is right.
+"""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from msbp.sparse import convert, fuse
+
+from .problems import assert_close, each_dtype, each_entry, gradients, mlp
+
+B, i, n, c = 6, 10, 16, 3
+FULL = {"convert": lambda model: convert(model, r=1.0), "fuse": fuse}
+each_full = pytest.mark.parametrize("install", FULL.values(), ids=FULL)
+
+
+def batch(dtype=torch.float32):
+    return torch.randn(B, i, dtype=dtype), torch.randint(c, (B,))
+
+
+def pair(install, dtype=torch.float32, **kwargs):
+    plain = mlp(i, n, n, c, dtype=dtype, **kwargs)
+    model = copy.deepcopy(plain)
+    install(model)
+    return model, plain
+
+
+@each_entry
+@each_full
+def test_modules_may_be_swapped_added_and_tuned_between_passes(install, backward):
+    def freeze(model):
+        model[0].weight.requires_grad_(False)
+
+    def another(model):
+        model[2].weight = nn.Parameter(model[2].weight.detach() * 2)
+
+    edits = {
+        "another activation": lambda model: model.__setitem__(1, nn.Tanh()),
+        "one that is not fused": lambda model: model.__setitem__(1, nn.GELU()),
+        "another parameter": another,
+        "a frozen one": freeze,
+        "other data": lambda model: setattr(model[0].bias, "data", model[0].bias.data + 1),
+        "one more layer": lambda model: model.append(nn.Linear(c, c)),
+        "one layer less": lambda model: model.__delitem__(5),
+        "a dropout of none": lambda model: model.insert(4, nn.Dropout(0.0)),
+        "of all": lambda model: setattr(model[4], "p", 1.0),
+        "evaluation": lambda model: model.eval(),
+        "training": lambda model: model.train(),
+    }
+    model, plain = pair(install)
+    for edit in edits.values():
+        torch.manual_seed(1)
+        edit(model)
+        torch.manual_seed(1)
+        edit(plain)
+        data = batch()
+        for network in (model, plain):
+            network.zero_grad()
+            backward(network, *data)
+        assert_close(gradients(model), gradients(plain))
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning")
+@each_entry
+@each_dtype
+def test_hooks_on_modules_added_and_removed_between_passes(dtype, backward):
+    for at in (None, 0, 1, 2, 4):
+        model, plain = pair(FULL["convert"], dtype)
+        for kind in (
+            "register_forward_hook",
+            "register_full_backward_hook",
+            "register_forward_pre_hook",
+            "register_full_backward_pre_hook",
+        ):
+            seen: dict = {model: [], plain: []}
+            handles = []
+            for network, calls in seen.items():
+                module = network if at is None else network[at]
+                handles.append(getattr(module, kind)(lambda module, *args, calls=calls: calls.append(args)))
+            for attached in (True, False):
+                data = batch(dtype)
+                for network in seen:
+                    network.zero_grad()
+                    backward(network, *data)
+                assert_close(gradients(model), gradients(plain))
+                assert len(seen[model]) == len(seen[plain]) == 1
+                for handle in handles if attached else []:
+                    handle.remove()
+            torch.testing.assert_close(seen[model], seen[plain])
+
+
+@each_entry
+def test_hooks_on_all_modules(backward):
+    model, plain = pair(FULL["convert"])
+    calls: list = []
+    handle = nn.modules.module.register_module_forward_hook(
+        lambda module, args, out: calls.append(type(module))
+    )
+    try:
+        for network in (model, plain):
+            backward(network, *batch())
+    finally:
+        handle.remove()
+    assert len(calls) == 2 * len(list(plain.modules()))
+
+
+@each_entry
+def test_a_hook_that_waits_for_several_gradients(backward):
+    model, _ = pair(FULL["convert"])
+    seen: list = []
+    torch.autograd.graph.register_multi_grad_hook(list(model.parameters()), seen.append)
+    backward(model, *batch())
+    assert_close(dict(zip(gradients(model), seen[0], strict=True)), gradients(model), 0)
