@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +76,16 @@ def save(texts: Mapping[Path, str]) -> None:
 
 
 def markdown(text: Sheet) -> str:
-    """A table for each block, every row with its command, and the notes below."""
+    """One table, every row with its command, a row in bold where a further block begins; the notes below."""
+    sides = ["left", *["right"] * (len(text.grids[0].header) - 1), "left"]
+    header, *rows = _pipe_rows(text.grids)
+    shown = [i for i in range(len(header)) if any(row[i] for row in rows)]
+    table = tabulate(
+        [[row[i] for i in shown] for row in rows], [header[i] for i in shown],
+        tablefmt="pipe", colalign=[sides[i] for i in shown], disable_numparse=True,
+    )  # fmt: skip
     notes = "\n".join(f"- {note.translate(MARKDOWN)}" for note in text.numbered() + text.places)
-    return "\n\n".join([*map(_pipe_table, text.grids), *filter(None, [notes])]) + "\n"
+    return "\n\n".join([table, *filter(None, [notes])]) + "\n"
 
 
 def latex(text: Sheet) -> str:
@@ -100,16 +107,15 @@ def comma_separated(table: Table) -> str:
     return text.getvalue()
 
 
-def _pipe_table(grid: Grid) -> str:
-    columns = list(zip(grid.header, *grid.rows, strict=True))
-    shown = [column for column in columns if any(column[1:])]
-    cells = [[cell.translate(MARKDOWN) for cell in row] for row in zip(*shown, strict=True)]
-    sides = ["left", *["right"] * (len(shown) - 1)]
-    if any(grid.commands):
-        commands = ["command", *(_code(command) for command in grid.commands)]
-        cells = [[*row, command] for row, command in zip(cells, commands, strict=True)]
-        sides.append("left")
-    return tabulate(cells[1:], cells[0], tablefmt="pipe", colalign=sides, disable_numparse=True)
+def _pipe_rows(grids: list[Grid]) -> Iterator[list[str]]:
+    """The first block's head, then all rows; of another block's head what differs from the one before."""
+    yield [*(cell.translate(MARKDOWN) for cell in grids[0].header), "command"]
+    for before, grid in zip([grids[0], *grids], grids, strict=False):
+        if grid is not before:
+            pairs = zip(before.header, grid.header, strict=True)
+            yield [*(f"**{new.translate(MARKDOWN)}**" if new != old else "" for old, new in pairs), ""]
+        for row, command in zip(grid.rows, grid.commands, strict=True):
+            yield [*(cell.translate(MARKDOWN) for cell in row), _code(command)]
 
 
 def _code(command: str) -> str:
