@@ -24,6 +24,7 @@ from .transitions import Derivations, Ints, Nodes, Situations, derivations, lega
 from .treebank import UNKNOWN, Sentence
 
 TINY = {"train": 300, "dev": 60, "test": 60}  # sentences
+TINY_BATCH = 64  # at most: larger batches would leave a trial a handful of updates
 AT_ONCE = 4096  # situations in one forward pass of the evaluation
 
 
@@ -86,7 +87,8 @@ class Parsing:
 
     def batches(self, split: Trees, seed: int, epoch: int) -> Iterator[Batch]:
         """Tokens (B, 48), which transitions are legal (B, 2L+1), the right one (B)."""
-        for index in order(len(split.transitions), seed, epoch).split(self.batch_size):
+        size = self.batch_size if self.sample == "full" else min(self.batch_size, TINY_BATCH)
+        for index in order(len(split.transitions), seed, epoch).split(size):
             yield split.tokens[index], split.legal[split.kinds[index]], split.transitions[index]
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
