@@ -64,7 +64,7 @@ def test_a_block_whose_task_does_not_exist_yet_still_renders():
     table = fill(CONFIG | {"blocks": [block]}, Runs(), settings_from(Path(CONF), compose))
     for text in renderings(table).values():
         assert "MLP" in text
-    assert "task=weather is not there yet" in renderings(table)["md"]
+    assert "its task is not there yet" in renderings(table)["md"]
 
 
 def test_commands_are_quoted_for_the_shell():

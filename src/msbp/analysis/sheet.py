@@ -80,7 +80,7 @@ def _score(summary: Summary) -> str:
 
 
 def _measured(seconds: float) -> str:
-    return f"{seconds:.{0 if seconds >= 1000 else 1 if seconds >= 10 else 2}f}"
+    return f"{seconds:.{0 if seconds >= 1000 else 1 if seconds >= 10 else 2 if seconds >= 1 else 3}f}"
 
 
 def _places(table: Table) -> list[str]:

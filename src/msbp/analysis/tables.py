@@ -81,7 +81,7 @@ def _fill(
     lines = []
     for row, setting, ours in zip(block["rows"], settings, measure(found), strict=True):
         if not ours.runs:
-            ours.remarks["n"].append("not run yet" if setting else f"task={block['task']} is not there yet")
+            ours.remarks["n"].append("not run yet" if setting else "its task is not there yet")
         paper = Evidence(summary={column: Summary(value) for column, value in row.get("paper", {}).items()})
         how = command([*shared, *where], row["overrides"], config["seeds"]) if setting else ""
         lines.append(Line(row["label"], _method(row), setting, how, ours, paper))
