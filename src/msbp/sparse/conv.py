@@ -59,7 +59,7 @@ class SparseConvolution(nn.Module):
     """What sparse convolutions share: k of F maps, a selection, a memory. See SparseLinear for the choices.
 
     selection: per_example (k T of all F T entries of an example) | per_position (k of the F maps at each
-    position) | pooled (k of the F maxima over time; MaxOverTime only) | unified (k maps for the batch).
+    position) | pooled (k maps for the batch).
     """
 
     name = ""
