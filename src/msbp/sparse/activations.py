@@ -19,16 +19,20 @@ class Cube(nn.Module):
 
 @dataclass(frozen=True)
 class Activation:
-    """z = apply(h), and grad(∂ℓ/∂z, h) = ∂ℓ/∂h; code names it in the kernels."""
+    """z = apply(h), and grad(∂ℓ/∂z, h) = ∂ℓ/∂h.
+
+    For the kernels: its code, and whether ∂z/∂h has to be kept because z does not tell it.
+    """
 
     code: int
+    needs_slope: bool
     apply: Callable[[Tensor], Tensor]
     grad: Callable[[Tensor, Tensor], Tensor]
 
 
-IDENTITY = Activation(0, lambda h: h, lambda grad, h: grad)
+IDENTITY = Activation(0, False, lambda h: h, lambda grad, h: grad)
 ACTIVATIONS: dict[type[nn.Module], Activation] = {
-    nn.ReLU: Activation(1, torch.relu, lambda grad, h: torch.where(h <= 0, 0, grad)),
-    nn.Tanh: Activation(2, torch.tanh, lambda grad, h: grad * (1 - torch.tanh(h).square())),
-    Cube: Activation(3, lambda h: h * h * h, lambda grad, h: grad * (3 * h * h)),
+    nn.ReLU: Activation(1, False, torch.relu, lambda grad, h: torch.where(h <= 0, 0, grad)),
+    nn.Tanh: Activation(2, True, torch.tanh, lambda grad, h: grad * (1 - torch.tanh(h).square())),
+    Cube: Activation(3, True, lambda h: h * h * h, lambda grad, h: grad * (3 * h * h)),
 }

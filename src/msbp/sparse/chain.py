@@ -1,14 +1,18 @@
 """Chain: a Sequential whose linear layers, with the activations and dropouts behind them, are one node."""
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch.nn.modules.module as torch_hooks
 from torch import Tensor, nn
 
 from .activations import ACTIVATIONS, IDENTITY
 from .linear import SparseLinear
-from .node import Stage, run
+from .node import Run
+from .stage import Stage
 
+Step = Callable[[Tensor], Tensor]
 GLOBAL_HOOKS = (
     torch_hooks._global_forward_hooks,
     torch_hooks._global_forward_pre_hooks,
@@ -24,35 +28,49 @@ class Chain(nn.Sequential):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        for step in steps(self._modules.values()):
-            x = run(step, x) if isinstance(step, tuple) else step(x)
+        for step in self._steps():
+            x = step(x)
         return x
 
+    def _steps(self) -> list[Step]:
+        """Runs of stages, and modules that stay what they are; found anew when a module or a hook has come or gone."""
+        modules = [module for module in self._modules.values() if module is not None]
+        plain = [_plain(module) for module in modules]
+        if self.__dict__.get("_seen") != (modules, plain):
+            self.__dict__["_found"] = group(modules, plain)
+            self.__dict__["_seen"] = modules, plain
+        return self._found
 
-def steps(modules: Iterable[nn.Module | None]) -> list[tuple[Stage, ...] | Callable[[Tensor], Tensor]]:
-    """Group modules into runs of stages, each a tuple, and single modules that stay what they are."""
-    found: list[tuple[Stage, ...] | Callable[[Tensor], Tensor]] = []
-    waiting = [module for module in modules if module is not None]
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_found", "_seen")}
+
+
+def group(modules: Sequence[nn.Module], plain: Sequence[bool]) -> list[Step]:
+    """Each linear layer with what follows it as a stage, stages in a row as one Run; only plain modules are taken."""
+    found: list[Step] = []
+    stages: tuple[Stage, ...] = ()
+    waiting = deque(zip(modules, plain, strict=True))
+
+    def next_is(*types: type[nn.Module]) -> bool:
+        return bool(waiting) and waiting[0][1] and type(waiting[0][0]) in types
+
     while waiting:
-        module = waiting.pop(0)
-        if not _plain(module) or type(module) not in (SparseLinear, nn.Linear):
-            found.append(module)
-            continue
-        activation, dropout = IDENTITY, None
-        if waiting and type(waiting[0]) in ACTIVATIONS and _plain(waiting[0]):
-            activation = ACTIVATIONS[type(waiting.pop(0))]
-        if waiting and type(waiting[0]) is nn.Dropout and _plain(waiting[0]):
-            dropout = waiting.pop(0)
-        stage = Stage(module, type(module) is SparseLinear, activation, dropout)
-        if found and isinstance(found[-1], tuple):
-            found[-1] = (*found[-1], stage)
-        else:
-            found.append((stage,))
+        if next_is(SparseLinear, nn.Linear):
+            linear: Any = waiting.popleft()[0]
+            sparse = linear if type(linear) is SparseLinear else None
+            activation = ACTIVATIONS[type(waiting.popleft()[0])] if next_is(*ACTIVATIONS) else IDENTITY
+            dropout: Any = waiting.popleft()[0] if next_is(nn.Dropout) else None
+            stages = (*stages, Stage(linear, sparse, activation, dropout))
+        if stages and not next_is(SparseLinear, nn.Linear):
+            found.append(Run(stages))
+            stages = ()
+        if waiting and not next_is(SparseLinear, nn.Linear):
+            found.append(waiting.popleft()[0])
     return found
 
 
 def _plain(module: nn.Module) -> bool:
     """Whether nobody has put a hook on the module."""
-    forward = (module._forward_hooks, module._forward_pre_hooks)
-    backward = (module._backward_hooks, module._backward_pre_hooks)
-    return not any((*forward, *backward, *GLOBAL_HOOKS))
+    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
+        return False
+    return not any(GLOBAL_HOOKS)

@@ -9,8 +9,10 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from .factored import FactoredParameter
 from .memory import MEMORIES, GradientMemory
-from .node import Stage, run
+from .node import Run
+from .stage import Stage
 from .sparsifiers import SPARSIFIERS
 
 BIAS_GRADIENTS = {"sparse": False, "full": True}
@@ -53,12 +55,18 @@ class SparseLinear(nn.Linear):
             raise ValueError(f"layer {self.name or self} cannot keep k = {k} of its {self.out_features} outputs")
         check_choices(gamma, memory, selection, bias_gradient)
         self.k, self.sparsifier, self.dense_bias = k, SPARSIFIERS[selection], BIAS_GRADIENTS[bias_gradient]
-        self.enabled, self.step = True, 0
+        self.unified, self.enabled, self._steps = selection == "unified", True, [0]
+        FactoredParameter.adopt(self.weight)
         self.memory = MEMORIES[memory](self.out_features, gamma).to(self.weight) if gamma > 0 else None
 
     def forward(self, x: Tensor) -> Tensor:
         """h = xWᵀ + b, (..., i) to (..., n)."""
-        return run((Stage(self, sparse=True),), x)
+        if "_run" not in self.__dict__:
+            self.__dict__["_run"] = Run((Stage(self, sparse=self),))
+        return self._run(x)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_run"}  # it holds addresses
 
     def estimate(self, grad_h: Tensor) -> tuple[Tensor, Tensor | None]:
         """The gradient g (B, n) that is propagated in place of ∂ℓ/∂h, and the memory that follows it."""
@@ -75,7 +83,12 @@ class SparseLinear(nn.Linear):
         """End a backward pass that went well: store the memory and count the step."""
         if m is not None and self.memory is not None:
             self.memory.store(m)
-        self.step += 1
+        self._steps[0] += 1
+
+    @property
+    def step(self) -> int:
+        """Backward passes that went well."""
+        return self._steps[0]
 
     def refuse(self) -> None:
         """Report a gradient that is not finite."""

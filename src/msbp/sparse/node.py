@@ -1,116 +1,193 @@
-"""One autograd node for a run of stages (linear + activation + dropout), in plain torch.
+"""A run of stages as one autograd node: by kernel where they fit, in plain torch on any device and dtype.
 
-Letters: B batch, i in_features, n out_features. Algorithms 1 and 2 of the paper, on any device and dtype.
+Letters: B batch, i in_features, n out_features.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .activations import IDENTITY, Activation
-from .dropout import draw_key, keep_mask, keep_scale, key_at
+from .blas import SGEMM
+from .dropout import draw_key
+from .factored import FactoredParameter, Factors
+from .plain import Saved, pull, push
+from .stage import Stage
+from .workspace import Gradient, Workspace
+
+_kernels_allowed = ContextVar("kernels_allowed", default=bool(SGEMM))
+PLAIN_TYPES = (Tensor, nn.Parameter, FactoredParameter)
 
 
-class Stage(NamedTuple):
-    """A linear layer with the activation and the dropout that follow it."""
+@contextmanager
+def plain_torch() -> Iterator[None]:
+    """Within it nothing runs by kernel, so the two ways can be compared."""
+    token = _kernels_allowed.set(False)
+    try:
+        yield
+    finally:
+        _kernels_allowed.reset(token)
 
-    linear: nn.Linear
-    sparse: bool = False
-    activation: Activation = IDENTITY
-    dropout: nn.Dropout | None = None
 
-    @property
-    def p(self) -> float:
-        return self.dropout.p if self.dropout is not None and self.dropout.training else 0.0
+def suits(tensor: Tensor) -> bool:
+    """Whether a kernel may read it: float32 on the CPU, rows contiguous."""
+    ordinary = type(tensor) in PLAIN_TYPES and tensor.dtype is torch.float32 and tensor.is_cpu
+    return ordinary and tensor.is_contiguous() and not tensor.is_neg()
+
+
+class Lease:
+    """The right to a workspace; when the last holder lets go, it returns to its pool."""
+
+    __slots__ = ("pool", "workspace")
+
+    def __init__(self, pool: list[Workspace], workspace: Workspace):
+        self.pool, self.workspace = pool, workspace
+        workspace.fresh = True
+
+    def __del__(self) -> None:
+        self.pool.append(self.workspace)
+
+
+class Run:
+    """Stages that follow one another, and the workspaces that their passes take turns in."""
+
+    def __init__(self, stages: tuple[Stage, ...]):
+        self.stages = stages
+        self.addresses: list[int] = []
+        self.pools: dict[tuple[int, ...], list[Workspace]] = {}
 
     def parameters(self) -> list[nn.Parameter]:
-        linear = self.linear
-        return [linear.weight] if linear.bias is None else [linear.weight, linear.bias]
+        """weight, bias, weight, bias and so on, without the biases that are not there."""
+        own = [stage.linear._parameters for stage in self.stages]
+        return [p for parameters in own for p in (parameters["weight"], parameters["bias"]) if p is not None]
 
+    def __call__(self, x: Tensor) -> Tensor:
+        """The stages applied to x (..., i)."""
+        first = self.stages[0].linear
+        if x.shape[-1] != first.in_features:
+            raise ValueError(f"{first} got an input of shape {tuple(x.shape)}, not (..., {first.in_features})")
+        device = x.device.type
+        if torch.is_autocast_enabled(device):
+            # selection and memory need the parameters' precision, so the stages step out of autocast
+            with torch.autocast(device, enabled=False):
+                return self(x.to(first.weight.dtype))
+        if x.dim() != 2:
+            return self(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], self.stages[-1].linear.out_features)
+        if torch.is_grad_enabled():
+            return Pass.apply(self, x, *self.parameters())
+        return push(self.stages, x)[0]
 
-class Saved(NamedTuple):
-    """What the backward pass needs: input x (B, i), pre-activation h (B, n), keep (B, n) = mask times scale."""
-
-    x: Tensor
-    h: Tensor
-    keep: Tensor | None
-
-
-def push(stages: tuple[Stage, ...], x: Tensor) -> tuple[Tensor, list[Saved]]:
-    """Forward: the output of the last stage and what each stage saves."""
-    key = draw_key() if any(stage.p for stage in stages) else 0
-    saved = []
-    for depth, stage in enumerate(stages):
-        h = nn.functional.linear(x, stage.linear.weight, stage.linear.bias)
-        z, keep = stage.activation.apply(h), None
-        if stage.p:
-            keep = keep_mask(h.shape, stage.p, key_at(key, depth), h.device).to(h.dtype) * keep_scale(stage.p)
-            z = z * keep
-        saved.append(Saved(x, h, keep))
-        x = z
-    return x, saved
-
-
-def pull(stages: tuple[Stage, ...], saved: list[Saved], grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """Backward: ∂ℓ/∂x and the gradients of all parameters in the order of `parameters`.
-
-    Memories are stored last, so that an error in any stage leaves all of them as they were.
-    """
-    gradients: list[Tensor] = []
-    memories = []
-    for stage, (x, h, keep) in zip(reversed(stages), reversed(saved), strict=True):
-        linear = stage.linear
-        grad_h = stage.activation.grad(grad if keep is None else grad * keep, h)
-        g = grad_h
-        if stage.sparse and linear.enabled:
-            g, m = linear.estimate(grad_h)
-            memories.append((linear, m))
-        bias = [] if linear.bias is None else [(grad_h if stage.sparse and linear.dense_bias else g).sum(0)]
-        grad, grad_weight = g @ linear.weight, g.T @ x  # ∂ℓ/∂x, ∂ℓ/∂W
-        gradients = [grad_weight, *bias, *gradients]
-    for linear, m in memories:
-        linear.finish(m)
-    return grad, gradients
-
-
-def run(stages: tuple[Stage, ...], x: Tensor) -> Tensor:
-    """The stages applied to x (..., i) as one autograd node."""
-    first = stages[0].linear
-    if x.shape[-1] != first.in_features:
-        raise ValueError(f"{first} got an input of shape {tuple(x.shape)}, not (..., {first.in_features})")
-    device = x.device.type
-    if torch.is_autocast_enabled(device):
-        # the selection and the memory need the parameters' precision, so the stages step out of autocast
-        with torch.autocast(device, enabled=False):
-            return run(stages, x.to(first.weight.dtype))
-    rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
-    if torch.is_grad_enabled():
-        out = Pass.apply(stages, rows, *(p for stage in stages for p in stage.parameters()))
-    else:
-        out, _ = push(stages, rows)
-    return out if x.dim() == 2 else out.view(*x.shape[:-1], out.shape[-1])
+    def lease(self, x: Tensor, parameters: tuple[Tensor, ...]) -> Lease | None:
+        """A workspace for a batch, or None if the batch has to go through plain torch."""
+        hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+        if hooked or not _kernels_allowed.get() or not len(x) or not suits(x):
+            return None
+        addresses = [p.data_ptr() for p in parameters]
+        if addresses != self.addresses:
+            if not all(suits(p) for p in parameters):
+                return None
+            self.addresses, self.pools = addresses, {}
+        pool = self.pools.setdefault(tuple([stage.k for stage in self.stages]), [])
+        workspace = pool.pop() if pool else None
+        if workspace is None or workspace.capacity < len(x):
+            workspace = Workspace(self.stages, len(x))
+        return Lease(pool, workspace)
 
 
 class Pass(torch.autograd.Function):
-    """The node: forward saves, backward pulls once per call of the engine."""
+    """The node. Its first saved tensor, a view of x, holds the lease: torch's own rules say how long it lasts."""
 
     @staticmethod
-    def forward(ctx: Any, stages: tuple[Stage, ...], x: Tensor, *parameters: Tensor) -> Tensor:
-        out, saved = push(stages, x)
-        ctx.stages = stages
-        # the weights too, so that torch reports one that was changed in place before the backward pass
-        ctx.save_for_backward(*(stage.linear.weight for stage in stages), *(t for s in saved for t in s))
+    def forward(ctx: Any, run: Run, x: Tensor, *parameters: Tensor) -> Tensor:
+        x = x.contiguous()
+        lease = run.lease(x, parameters)
+        ctx.run, ctx.by_kernel = run, lease is not None
+        # weights that the backward pass reads are saved, so that torch reports one that was changed
+        weights = [stage.linear.weight for stage in run.stages[not ctx.needs_input_grad[1] :]]
+        if lease is None:
+            out, saved = push(run.stages, x)
+            ctx.save_for_backward(*(t for s in saved for t in s), *weights)
+            return out
+        token = x.detach()
+        token.lease = lease  # type: ignore[attr-defined]
+        out = lease.workspace.forward(x, draw_key() if any([stage.p for stage in run.stages]) else 0)
+        ctx.save_for_backward(token, out if lease.workspace.reads_out else None, *weights)
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
-            raise RuntimeError(
-                "the sparse backward pass has no second derivative: leave out create_graph=True"
-            )
-        tensors = ctx.saved_tensors[len(ctx.stages) :]
-        saved = [Saved(*tensors[at : at + 3]) for at in range(0, len(tensors), 3)]
-        with torch.autocast(grads[0].device.type, enabled=False):
-            grad_x, gradients = pull(ctx.stages, saved, grads[0].contiguous())
-        return None, grad_x, *gradients
+            raise RuntimeError("the sparse backward pass has no second derivative: leave out create_graph=True")
+        tensors, grad, stages = ctx.saved_tensors, grads[0].contiguous(), ctx.run.stages
+        if not ctx.by_kernel:
+            saved = [Saved(*tensors[at : at + 3]) for at in range(0, 3 * len(stages), 3)]
+            with torch.autocast(grad.device.type, enabled=False):
+                grad_x, gradients = pull(stages, saved, grad)
+            return None, grad_x, *gradients
+        token, out, *_ = tensors
+        lease = lease_of(token)
+        needs_x, *needs = ctx.needs_input_grad[1:]
+        grad_x, found = lease.workspace.backward(grad, token, out, lease, needs, needs_x)
+        accumulators = [node for node, _ in ctx.next_functions[1:]]
+        return None, grad_x, *map(hand_over, ctx.run.parameters(), found, accumulators)
+
+
+def lease_of(token: Tensor) -> Lease:
+    """The lease that a token holds; RuntimeError if a backward pass has given it back."""
+    lease = getattr(token, "lease", None)
+    if lease is None:
+        raise RuntimeError(
+            "Trying to backward through the graph a second time: pass retain_graph=True to the first backward()"
+        )
+    return lease
+
+
+def takes_factors(p: Tensor) -> bool:
+    """Whether a gradient may wait on the parameter as factors; hooks want a tensor."""
+    return type(p) is FactoredParameter and p.is_leaf and not hooked(p)
+
+
+def hooked(p: Tensor) -> bool:
+    return bool(p._backward_hooks or p._post_accumulate_grad_hooks)  # type: ignore[attr-defined]
+
+
+def hand_over(p: Tensor, gradient: Gradient, accumulator: Any) -> Tensor | None:
+    """What the engine gets for a parameter: nothing if factors are left on it and the engine would accumulate."""
+    if not isinstance(gradient, Factors):
+        return gradient
+    try:
+        accumulates = torch._C._will_engine_execute_node(accumulator)
+    except RuntimeError:  # torch.autograd.grad asks for this gradient
+        accumulates = False
+    if accumulates and takes_factors(p):
+        p.leave(gradient)
+        return None
+    return gradient.add_to(torch.zeros_like(p, requires_grad=False))
+
+
+def shortcut(node: Any, grad: Tensor) -> bool:
+    """Do what a plain backward() that starts at this node would do, without the engine; False if that needs the engine."""
+    parameters = node.run.parameters()
+    if not node.by_kernel or node.needs_input_grad[1] or torch.is_anomaly_enabled():
+        return False
+    if any([not p.requires_grad or hooked(p) or not p.is_leaf for p in parameters]):
+        return False
+    token, out, *_ = node.saved_tensors
+    lease = lease_of(token)
+    _, gradients = lease.workspace.backward(grad, token, out, lease)
+    del token.lease
+    for p, gradient in zip(parameters, gradients, strict=True):
+        deposit(p, gradient)
+    return True
+
+
+def deposit(p: Any, gradient: Gradient) -> None:
+    if isinstance(gradient, Factors):
+        if takes_factors(p):
+            p.leave(gradient)
+            return
+        gradient = gradient.add_to(torch.zeros_like(p, requires_grad=False))
+    p.grad = gradient if p.grad is None else p.grad.add_(gradient)

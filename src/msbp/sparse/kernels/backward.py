@@ -1,0 +1,190 @@
+"""The backward pass of a chain, stage after stage, and within a sparse stage row after row in cache.
+
+Letters: B batch, i inputs and n outputs of a stage, k kept. A stage gets ∂ℓ/∂z as a matrix, or as the factors of the
+stage above (entries and weight), whose product is formed one row at a time. Memories change only when all went well.
+"""
+
+import numpy as np
+
+from .compile import kernel
+from .forward import keep_scale
+from .intrinsics import as_bits, floats, ints, product_nn, product_tn
+from .layout import NONE, PER_SLOT, RELU, SEQUENTIAL, SHARED, stage_table
+from .rows import BYTES, weighted_sum
+from .select import INFINITE, LANES, MAGNITUDE, top_k
+
+NARROW = 32  # a dense stage with at most so many outputs hands its gradient down as factors, too
+SCRATCH_ROWS = 6
+
+
+@kernel
+def scratch_stride(n):
+    """Bytes of one scratch row: whole lanes, and room for a compressing store beyond the end."""
+    return ((n + LANES - 1) // LANES + 2) * LANES * BYTES
+
+
+@kernel
+def form_grad_h(address, b, s, grad, above):
+    """Write ∂ℓ/∂h (n) of example b to an address."""
+    n = s.outputs
+    row = floats(address, n)
+    if grad:
+        source = floats(grad + b * n * BYTES, n)
+        for j in range(n):
+            row[j] = source[j]
+    elif above.k:
+        at = b * above.k * BYTES
+        weighted_sum(address, above.weight, n, above.columns + at, above.values + at, 0, above.k)
+    else:
+        at = b * above.outputs * BYTES
+        weighted_sum(address, above.weight, n, above.columns, above.grad_h + at, 0, above.outputs)
+    if s.activation == RELU:
+        z, scale = floats(s.z + b * n * BYTES, n), keep_scale(s.p)
+        for j in range(n):
+            row[j] = np.float32(0) if z[j] <= 0 else row[j] * scale  # a NaN passes
+    elif s.slope:
+        slope = floats(s.slope + b * n * BYTES, n)
+        for j in range(n):
+            row[j] *= slope[j]
+
+
+@kernel
+def add(row, other):
+    for j in range(row.size):
+        row[j] += other[j]
+
+
+@kernel
+def carry(row, b, s):
+    """row += the memory of example b; return the bits of the largest magnitude."""
+    size = s.outputs * BYTES
+    if s.kind == SHARED or (s.kind == SEQUENTIAL and b == 0):
+        add(row, floats(s.memory, row.size))
+    elif s.kind == SEQUENTIAL:
+        add(row, floats(s.memory_next, row.size))
+    elif s.kind == PER_SLOT and b < s.slots:
+        add(row, floats(s.memory + b * size, row.size))
+    largest = np.int32(0)
+    for j in range(row.size):
+        largest = max(largest, as_bits(row[j]) & MAGNITUDE)
+    return np.int64(largest)
+
+
+@kernel
+def emit(row, b, s, kept, count, grad_bias, residual):
+    """Write the kept entries of example b, and what is left to the memory that follows or, if shared, to its sum."""
+    n, k = row.size, s.k
+    values, columns = floats(s.values + b * k * BYTES, k), ints(s.columns + b * k * BYTES, k)
+    for q in range(count):
+        j = kept[q]
+        value = row[j]
+        values[q], columns[q] = value, j
+        row[j] = 0
+        if not s.dense_bias:
+            grad_bias[j] += value
+    for q in range(count, k):  # fewer than k entries are not zero
+        values[q], columns[q] = 0, 0
+    if s.kind == SHARED:
+        add(residual, row)
+    elif s.kind != NONE:
+        following = floats(s.memory_next + (b * n * BYTES if s.kind == PER_SLOT else 0), n)
+        gamma = np.float32(s.gamma)
+        for j in range(n):
+            following[j] = gamma * row[j]
+
+
+@kernel
+def select(s, grad, above, B, scratch):
+    """Choose the entries of a sparse stage; False if the gradient is not finite."""
+    n, stride = s.outputs, scratch_stride(s.outputs)
+    lanes = (n + LANES - 1) // LANES * LANES
+    line, bits = floats(scratch, lanes), ints(scratch, lanes)
+    residual = floats(scratch + stride, n)
+    candidates, magnitudes = ints(scratch + 2 * stride, stride), ints(scratch + 3 * stride, stride)
+    kept = ints(scratch + 4 * stride, stride)
+    grad_bias = floats(s.grad_bias if s.grad_bias else scratch + 5 * stride, n)
+    line[n:] = 0
+    grad_bias[:] = 0
+    residual[:] = 0
+    row, distance = line[:n], s.distance
+    if s.unified:
+        sums = floats(scratch, n)
+        sums[:] = 0
+        for b in range(B):
+            whole = floats(s.grad_h + b * n * BYTES, n)
+            form_grad_h(s.grad_h + b * n * BYTES, b, s, grad, above)
+            if s.dense_bias:
+                add(grad_bias, whole)
+            if carry(whole, b, s) >= INFINITE:
+                return False
+            for j in range(n):
+                sums[j] += abs(whole[j])
+        largest = np.int32(0)
+        for j in range(n):
+            largest = max(largest, bits[j])
+        count, distance = top_k(bits, lanes, s.k, np.int64(largest), distance, candidates, magnitudes, kept)
+        for b in range(B):
+            emit(floats(s.grad_h + b * n * BYTES, n), b, s, kept, count, grad_bias, residual)
+    else:
+        for b in range(B):
+            form_grad_h(scratch, b, s, grad, above)
+            if s.dense_bias:
+                add(grad_bias, row)
+            largest = carry(row, b, s)
+            if largest >= INFINITE:
+                return False
+            count, distance = top_k(bits, lanes, s.k, largest, distance, candidates, magnitudes, kept)
+            emit(row, b, s, kept, count, grad_bias, residual)
+    s.distance = distance
+    if s.kind == SHARED:
+        following, share = floats(s.memory_next, n), np.float32(s.gamma / B)
+        for j in range(n):
+            following[j] = share * residual[j]
+    return True
+
+
+@kernel
+def propagate(s, B):
+    """∂ℓ/∂x (B, i) of a sparse stage."""
+    for b in range(B):
+        at = b * s.k * BYTES
+        out = s.grad_x + b * s.inputs * BYTES
+        weighted_sum(out, s.weight, s.inputs, s.columns + at, s.values + at, 0, s.k)
+
+
+@kernel
+def plain(s, grad, above, B, sgemm, scratch):
+    """The whole gradient of a dense stage."""
+    n = s.outputs
+    grad_bias = floats(s.grad_bias if s.grad_bias else scratch, n)
+    grad_bias[:] = 0
+    for b in range(B):
+        form_grad_h(s.grad_h + b * n * BYTES, b, s, grad, above)
+        add(grad_bias, floats(s.grad_h + b * n * BYTES, n))
+    if s.grad_weight:
+        product_tn(sgemm, s.grad_h, s.x, s.grad_weight, n, s.inputs, B)
+    if s.grad_x:
+        product_nn(sgemm, s.grad_h, s.weight, s.grad_x, B, s.inputs, n)
+
+
+@kernel
+def backward(table, count, B, grad, sgemm, scratch):
+    """Pull ∂ℓ/∂z of the last stage through the chain; return 0, or 1 + the stage whose gradient is not finite."""
+    stages = stage_table(table, count)
+    for depth in range(count - 1, -1, -1):
+        s, above = stages[depth], stages[min(depth + 1, count - 1)]
+        if s.k == 0:
+            plain(s, grad, above, B, sgemm, scratch)
+        elif not select(s, grad, above, B, scratch):
+            return depth + 1
+        elif s.grad_x:
+            propagate(s, B)
+        grad = s.grad_x
+    for depth in range(count):
+        s = stages[depth]
+        if s.kind != NONE and (s.kind != PER_SLOT or B <= s.slots):
+            size = s.outputs * (B if s.kind == PER_SLOT else 1)
+            memory, following = floats(s.memory, size), floats(s.memory_next, size)
+            for j in range(size):
+                memory[j] = following[j]
+    return 0

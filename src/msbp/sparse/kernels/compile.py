@@ -1,0 +1,64 @@
+"""The decorator of all kernels: numba's compiler with a cache that knows every kernel file.
+
+numba refreshes a cached function when its own file changes, not when a kernel that was inlined into it does. So the
+cache folder carries a digest of all kernel files: beside them, or in a temporary folder of the user's where that
+cannot be written.
+"""
+
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from numba import njit
+from numba.core import config
+
+HERE = Path(__file__).parent
+Kernel = TypeVar("Kernel", bound=Callable)
+
+
+def _digest() -> str:
+    content = b"".join(file.read_bytes() for file in sorted(HERE.parent.rglob("*.py")) if "kernel" in str(file))
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+def _writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        mine = not hasattr(os, "getuid") or folder.stat().st_uid == os.getuid()
+        private = not folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        with tempfile.TemporaryFile(dir=folder):
+            return mine and private  # machine code is loaded from here, so nobody else may write to it
+    except OSError:
+        return False
+
+
+def cache_folder() -> str:
+    """Where compiled kernels are kept; the user's NUMBA_CACHE_DIR goes first."""
+    name, user = f"kernels-{_digest()}", os.getuid() if hasattr(os, "getuid") else "user"
+    choices = [Path(config.CACHE_DIR) / name] if config.CACHE_DIR else []
+    # a single level below the temporary folder: the owner of one in between could swap what lies under it
+    choices += [HERE / "__pycache__" / name, Path(tempfile.gettempdir()) / f"msbp-{user}-{name}"]
+    for folder in choices:
+        if _writable(folder):
+            return str(folder)
+    return tempfile.mkdtemp(prefix="msbp-kernels-")
+
+
+FOLDER = cache_folder()
+
+
+def kernel(function: Kernel) -> Kernel:
+    """Compile on first use, without the GIL and without threads of its own.
+
+    Sums may be reordered and products fused, which makes them fast; NaN, infinity and exact division stay.
+    """
+    before, config.CACHE_DIR = config.CACHE_DIR, FOLDER
+    try:
+        flags = {"nsz", "reassoc", "contract"}
+        return njit(cache=True, nogil=True, error_model="numpy", fastmath=flags)(function)
+    finally:
+        config.CACHE_DIR = before
