@@ -50,6 +50,16 @@ RANGES_AND_EMPTY_NODES = """\
 """
 
 
+UNSEEN_LABELS = """\
+1	Cats	_	NOUN	NNS	_	2	new	_	_
+2	sleep	_	VERB	VBP	_	0	root	_	_
+
+1	Cats	_	NOUN	NNS	_	2	root	_	_
+2	sleep	_	VERB	VBP	_	0	det	_	_
+
+"""
+
+
 class Constant(nn.Module):
     """Prefers lower transitions, SHIFT first, whatever it sees; remembers what it was shown."""
 
@@ -105,6 +115,26 @@ def test_a_word_without_a_head_is_refused_with_file_and_line(tmp_path):
     text = NON_PROJECTIVE.replace("VBP\t_\t0\troot\t_\t_\n3", "VBP\t_\t_\t_\t_\t_\n3")
     with pytest.raises(ValueError, match=r"a\.conllu:11: a word without a head"):
         task(tmp_path, text).splits(seed=0)
+
+
+def test_labels_that_training_lacks_are_scored_but_never_trained_on(tmp_path):
+    parsing = task(tmp_path, NON_PROJECTIVE)
+    parsing.corpus = ConllFiles(tmp_path / "a.conllu", tmp_path / "b.conllu", tmp_path / "b.conllu")
+    (tmp_path / "b.conllu").write_text(UNSEEN_LABELS)
+    splits = parsing.splits(seed=0)
+    for _, legal, wanted in parsing.batches(splits.dev, seed=0, epoch=0):
+        assert legal.gather(1, wanted[:, None]).all()
+    assert splits.dev.transitions.tolist() == [SHIFT, SHIFT]  # of the second sentence, but for its labels
+    assert parsing.score(Constant(transitions(splits)), splits.dev).others["las"] < 100
+
+
+def test_an_empty_test_file_is_said_to_have_no_word(tmp_path):
+    parsing = task(tmp_path, NON_PROJECTIVE)
+    (tmp_path / "b.conllu").write_text("# nothing\n")
+    parsing.corpus = ConllFiles(tmp_path / "a.conllu", tmp_path / "a.conllu", tmp_path / "b.conllu")
+    splits = parsing.splits(seed=0)
+    with pytest.raises(ValueError, match="no word to score"):
+        parsing.score(Constant(transitions(splits)), splits.test)
 
 
 def test_a_model_that_knows_the_oracle_scores_100(tmp_path):

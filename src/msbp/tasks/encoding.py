@@ -59,21 +59,17 @@ class Vocabulary:
             out[is_word] = np.fromiter(values, np.int32, int(lengths.sum()))
             return out
 
+        def numbers(part: str, unseen: int) -> Iterable[int]:
+            return (self._numbers[part].get(value, unseen) for value in each(sentences, part))
+
         heads = laid(each(sentences, "heads"), NOTHING, NOTHING)
         heads[is_word] += np.repeat(first, lengths)
-        labels, marks = self._numbers["labels"], chain.from_iterable(map(punctuation.marks, sentences))
         return Nodes(
-            words=laid(
-                (self._numbers["words"].get(word, RARE) for word in each(sentences, "words")), ROOT, ABSENT
-            ),
-            tags=laid(
-                (self._numbers["tags"].get(tag, RARE) for tag in each(sentences, "tags")), ROOT, ABSENT
-            ),
+            words=laid(numbers("words", RARE), ROOT, ABSENT),
+            tags=laid(numbers("tags", RARE), ROOT, ABSENT),
             heads=heads,
-            labels=laid(
-                (labels.get(label, NO_LABEL) for label in each(sentences, "labels")), NO_LABEL, NO_LABEL
-            ),
-            counted=~laid(marks, 1, 1).astype(bool),
+            labels=laid(numbers("labels", NO_LABEL), NO_LABEL, NO_LABEL),
+            counted=~laid(chain.from_iterable(map(punctuation.marks, sentences)), 1, 1).astype(bool),
             first=first,
             lengths=lengths,
         )
@@ -98,23 +94,16 @@ class Encoded:
     splits: Mapping[str, Nodes]
 
     @classmethod
-    def of(
-        cls, sentences: Mapping[str, Sequence[Sentence]], cutoff: int, punctuation: Punctuation
-    ) -> Encoded:
-        vocabulary = Vocabulary.of(sentences["train"], cutoff)
-        return cls(
-            vocabulary, {split: vocabulary.nodes(part, punctuation) for split, part in sentences.items()}
-        )
+    def of(cls, parts: Mapping[str, Sequence[Sentence]], cutoff: int, punctuation: Punctuation) -> Encoded:
+        vocabulary = Vocabulary.of(parts["train"], cutoff)
+        return cls(vocabulary, {split: vocabulary.nodes(part, punctuation) for split, part in parts.items()})
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Plain arrays, from which `from_arrays` makes an equal object."""
-        strings = {part: np.array(getattr(self.vocabulary, part), str) for part in PARTS}
-        numbers = {
-            f"{split}.{part}": array
-            for split, nodes in self.splits.items()
-            for part, array in vars(nodes).items()
-        }
-        return strings | numbers
+        arrays = {part: np.array(getattr(self.vocabulary, part), str) for part in PARTS}
+        for split, nodes in self.splits.items():
+            arrays |= {f"{split}.{part}": array for part, array in vars(nodes).items()}
+        return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Encoded:

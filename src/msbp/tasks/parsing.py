@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,7 +21,7 @@ from .base import SAMPLES, Batch, Score, Splits, order
 from .corpora import Corpus
 from .encoding import Encoded, Vocabulary
 from .invented import invented
-from .transitions import Derivations, Ints, Nodes, Situations, derivations, legal, parse
+from .transitions import Ints, Nodes, Situations, derivations, legal, parse
 from .treebank import UNKNOWN, Sentence
 
 TINY = {"train": 300, "dev": 60, "test": 60}  # sentences
@@ -34,7 +35,8 @@ class Trees:
 
     vocabulary: Vocabulary
     nodes: Nodes
-    derived: Derivations
+    several_roots: int  # sentences that were not derived
+    non_projective: int
     legal: Tensor  # (4, 2L+1), a row for each kind of situation
     tokens: Tensor  # (T, 48) int32
     kinds: Tensor  # (T)
@@ -43,9 +45,12 @@ class Trees:
     @classmethod
     def of(cls, vocabulary: Vocabulary, nodes: Nodes, allowed: np.ndarray) -> Trees:
         derived = derivations(nodes, len(vocabulary.labels))
-        tokens = vocabulary.tokens(nodes, derived.situations)
-        columns = tokens, derived.situations.kinds.astype(np.int64), derived.transitions.astype(np.int64)
-        return cls(vocabulary, nodes, derived, torch.from_numpy(allowed), *map(torch.from_numpy, columns))
+        kinds, transitions = derived.situations.kinds.astype(np.int64), derived.transitions.astype(np.int64)
+        known = allowed[kinds, transitions]  # dev may have a label at the root that no root has in training
+        columns = vocabulary.tokens(nodes, derived.situations), kinds, transitions
+        tensors = (torch.from_numpy(column[known]) for column in columns)
+        left_out = derived.several_roots, derived.non_projective
+        return cls(vocabulary, nodes, *left_out, torch.from_numpy(allowed), *tensors)
 
 
 @dataclass
@@ -76,9 +81,7 @@ class Parsing:
         encoded = self._encoded()
         labels = len(encoded.vocabulary.labels)
         allowed = legal(encoded.splits["train"], labels)
-        trees = {
-            split: Trees.of(encoded.vocabulary, nodes, allowed) for split, nodes in encoded.splits.items()
-        }
+        trees = {s: Trees.of(encoded.vocabulary, nodes, allowed) for s, nodes in encoded.splits.items()}
         if not len(trees["train"].transitions):
             raise ValueError("no training sentence is a projective tree with one root: nothing to learn from")
         notes = [note for split, part in trees.items() for note in counts(split, part)]
@@ -116,9 +119,9 @@ class Parsing:
 
     def _read(self, files: Mapping[str, Sequence[Path]]) -> dict[str, list[Sentence]]:
         read = {
-            split: [s for path in paths for s in self.corpus.read(path)] for split, paths in files.items()
+            split: list(chain.from_iterable(map(self.corpus.read, paths))) for split, paths in files.items()
         }
-        for sentence in (s for sentences in read.values() for s in sentences):
+        for sentence in chain.from_iterable(read.values()):
             if UNKNOWN in sentence.heads:
                 raise ValueError(f"{sentence.source}: a word without a head; parsing needs complete trees")
         return read
@@ -126,9 +129,9 @@ class Parsing:
 
 def counts(split: str, trees: Trees) -> Iterator[str]:
     """What there is in a split, in words."""
-    lengths, derived = trees.nodes.lengths, trees.derived
-    yield f"{split}: {len(lengths)} sentences, {lengths.sum()} words, {len(derived.transitions)} transitions"
-    for number, kind in ((derived.non_projective, "non-projective"), (derived.several_roots, "many-rooted")):
+    lengths = trees.nodes.lengths
+    yield f"{split}: {len(lengths)} sentences, {lengths.sum()} words, {len(trees.transitions)} transitions"
+    for number, kind in ((trees.non_projective, "non-projective"), (trees.several_roots, "many-rooted")):
         if number and split == "train":
             yield f"{number} {kind} sentence{'s' if number > 1 else ''} left out of training"
 

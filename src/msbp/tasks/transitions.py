@@ -127,18 +127,21 @@ class Derivations(NamedTuple):
     situations: Situations
     transitions: Ints
     several_roots: int  # sentences
-    non_projective: int  # sentences
+    non_projective: int
 
 
 def derivations(gold: Nodes, labels: int) -> Derivations:
-    """The way to the gold trees of all sentences with a single root and no crossing arcs.
+    """The way to the gold trees of all sentences with a single root, no crossing arcs and known labels.
 
     A word takes its children as soon as it can, and goes under a head to its left when it has them all.
     """
     state = Configurations(gold)
     pending = np.bincount(gold.heads, minlength=len(gold.heads))
     roots = np.add.reduceat(np.isin(gold.heads, gold.first), gold.first, dtype=np.int32)
-    active = np.flatnonzero(roots == 1).astype(np.int32)
+    unlabelled = np.add.reduceat(
+        gold.labels == NO_LABEL, gold.first, dtype=np.int32
+    )  # the root, and unseen labels
+    active = np.flatnonzero((roots == 1) & (unlabelled == 1)).astype(np.int32)
     stuck = np.zeros(len(gold.first), bool)
     none = active[:0]
     steps = [(none, *state.situations(none), none)]  # for the shapes where nothing can be derived
