@@ -1,8 +1,10 @@
 """One thread a worker, whatever the machine: the suite is parallel by processes."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
+from forked import Commands
 
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
@@ -12,3 +14,11 @@ for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 def unprivileged() -> list[str]:
     """The start of a command line that runs without root's right to write anywhere."""
     return ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.getuid() == 0 else []
+
+
+@pytest.fixture(scope="session")
+def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
+    """Runs `python -m src.train` as processes: one import for all of them."""
+    server = Commands(tmp_path_factory.mktemp("commands"))
+    yield server
+    server.close()

@@ -68,8 +68,9 @@ def run_folder(folder: Path, files: dict[str, bytes]) -> Iterator[None]:
         logging.getLogger().addHandler(handler)
         try:
             yield
-        except BaseException as error:
-            log.debug("failed", exc_info=error)
+        except BaseException as error:  # the log has the whole of it, the console a paragraph
+            why = (type(error), error, error.__traceback__)
+            handler.handle(log.makeRecord(log.name, logging.ERROR, __file__, 0, "the run failed", (), why))
             raise
         finally:
             logging.getLogger().removeHandler(handler)

@@ -1,0 +1,66 @@
+"""Who may import whom: data flow one way, and tables need no torch."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).resolve().parents[1] / "src"
+LIBRARY = sorted((SRC / "msbp").rglob("*.py"))
+ENTRY_POINTS = sorted(path for path in SRC.glob("*.py") if path.stem != "__init__")
+MAY = {  # part of the project -> parts that it may import, besides itself
+    "atomic": set(), "clock": set(), "interrupt": set(), "progress": set(), "launch": set(), "sparse": set(),
+    "optim": {"sparse"}, "models": {"sparse"}, "methods": {"sparse"}, "dropped": {"sparse"},
+    "machine": {"sparse"}, "tasks": {"atomic"}, "record": {"atomic"}, "claims": {"record"},
+    "checkpoint": {"atomic", "record", "sparse"}, "analysis": {"record", "atomic"},
+    "trainer": {"checkpoint", "clock", "interrupt", "machine", "progress"}, "__init__": set(),
+}  # fmt: skip
+WITH_TORCH = {"angle", "theory"}  # of analysis
+
+
+def imported(path):
+    """Absolute names of the modules that a file imports, wherever in the file."""
+    package = path.relative_to(SRC).with_suffix("").parts[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join([*base, node.module] if node.module else base)
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def part(name):
+    words = name.split(".")
+    return words[1] if words[0] == "msbp" and len(words) > 1 else None
+
+
+@pytest.mark.parametrize("path", LIBRARY, ids=[str(path.relative_to(SRC)) for path in LIBRARY])
+def test_a_module_imports_only_what_its_part_may(path):
+    own = path.relative_to(SRC / "msbp").parts[0].removesuffix(".py")
+    parts = {part(name) for name in imported(path)} - {None, own}
+    assert parts <= MAY[own], f"{path.name} imports {parts - MAY[own]}"
+    assert not any(name.split(".")[0] == "src" for name in imported(path)), "nothing imports an entry point"
+
+
+@pytest.mark.parametrize("path", [path for path in LIBRARY if path.parent.name == "sparse"], ids=str)
+def test_the_sparse_core_needs_torch_numpy_and_numba_alone(path):
+    foreign = {name.split(".")[0] for name in imported(path)} - {"msbp", "torch", "numpy", "numba"}
+    assert foreign <= set(__import__("sys").stdlib_module_names)
+
+
+@pytest.mark.parametrize("path", [path for path in LIBRARY if path.parent.name == "analysis"], ids=str)
+def test_analysis_needs_no_torch(path):
+    assert path.stem in WITH_TORCH or "torch" not in {name.split(".")[0] for name in imported(path)}
+
+
+def test_network_access_is_in_one_module():
+    reach = {"urllib", "http", "socket", "requests", "ftplib"}
+    users = {path.stem for path in LIBRARY if reach & {name.split(".")[0] for name in imported(path)}}
+    assert users <= {"download"}
+
+
+def test_no_entry_point_imports_another():
+    for path in ENTRY_POINTS:
+        assert not any(name.split(".")[0] == "src" for name in imported(path)), path.name

@@ -1,0 +1,148 @@
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from msbp import record
+from msbp.launch import compose
+from msbp.record import find, settings, signature, write
+
+SAME = [
+    "seed=7", "force=true", "paths.data=/x", "paths.outputs=y", "paths.offline=true", "trainer.device=auto",
+    "trainer.save_every=5", "trainer.keep_checkpoint=true", "resume=a.pt", "paper.r=0.04", "method.r=0.040",
+    "+task.fold=3", "+method.new_key=null", "optimizer.lr=1e-3",
+]  # fmt: skip
+OTHER = [
+    "method.r=0.05", "method.gamma=0.7", "method.memory=per_slot", "method.bias=full", "model.hidden=501",
+    "model.dropout=0", "trainer.epochs=21", "task.batch_size=33", "optimizer.lr=0.002", "task.sample=tiny",
+    "optimizer._target_=msbp.optim.SGD", "method=sbp", "method=baseline", "method.layers=[net.0]",
+    "trainer.clip={_target_:msbp.optim.clip_grad_norm_,_partial_:true,max_norm:5}",
+]  # fmt: skip
+
+
+def of(*overrides):
+    return signature(compose(["task=mnist", "method=msbp", *overrides]))
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return of()
+
+
+@pytest.mark.parametrize("override", SAME)
+def test_what_a_run_does_not_learn_from_leaves_the_signature(plain, override):
+    assert of(override) == plain
+
+
+@pytest.mark.parametrize("override", OTHER)
+def test_every_hyperparameter_changes_the_signature(plain, override):
+    assert of(override) != plain
+
+
+def test_all_hyperparameters_together_differ_pairwise():
+    assert len({of(override) for override in OTHER}) == len(OTHER)
+
+
+def test_sums_of_binary_floats_are_the_number_that_was_meant(plain):
+    assert signature({"r": 0.1 + 0.2}) == signature({"r": 0.3}) and signature({"r": 1}) == signature({"r": 1.0})
+    assert signature({"r": 0.3}) != signature({"r": 0.3001}) and signature({"r": 1}) != signature({"r": True})
+
+
+def test_the_order_of_keys_does_not_matter():
+    cfg = settings(compose(["task=mnist"]))
+    turned = {key: cfg[key] for key in reversed(cfg)}
+    assert signature(turned) == signature(cfg)
+
+
+def test_moving_a_class_to_another_module_keeps_old_records():
+    one, other = ({"optimizer": {"_target_": f"msbp.{module}.Adam"}} for module in ("optim", "adam"))
+    assert signature(one) == signature(other)
+    assert signature({"optimizer": {"_target_": "torch.optim.Adam"}}) != signature(one)
+
+
+def test_a_record_carries_the_settings_that_give_its_signature_and_no_path():
+    cfg = compose(["task=mnist", "paths.data=/secret/place"])
+    assert signature(settings(cfg)) == signature(cfg)
+    assert "secret" not in json.dumps(settings(cfg)) and "outputs/" not in json.dumps(settings(cfg))
+
+
+keys = st.text("abc", min_size=1, max_size=3)
+values = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text("xyz", max_size=3)
+trees = st.recursive(values | st.lists(values, max_size=3), lambda t: st.dictionaries(keys, t, max_size=3))
+
+
+@given(st.dictionaries(keys, trees, max_size=4))
+def test_a_signature_is_8_hex_digits_and_survives_json(tree):
+    found = signature(tree)
+    assert len(found) == 8 and int(found, 16) >= 0
+    assert signature(json.loads(json.dumps(tree))) == found
+
+
+def made(seed=0, started="2026-01-01T00:00:00+00:00", **fields):
+    rows = [{"epoch": 1, "loss": 0.5, "test": None}, {"epoch": 2, "loss": 0.25, "test": 97.5}]
+    return {"signature": "0123abcd", "seed": seed, "started_at": started, "history": rows, **fields}
+
+
+def test_a_record_and_its_csv_read_back(tmp_path):
+    path = write(tmp_path, made(note="γ=0.8"))
+    assert json.loads(path.read_text(encoding="utf-8")) == made(note="γ=0.8")
+    rows = list(csv.reader((tmp_path / "history.csv").read_text().splitlines()))
+    assert rows == [["epoch", "loss", "test"], ["1", "0.5", ""], ["2", "0.25", "97.5"]]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_number_that_json_refuses_leaves_no_record(tmp_path, value):
+    with pytest.raises(ValueError):
+        write(tmp_path, made(test=value))
+    assert [path.name for path in tmp_path.iterdir()] == ["history.csv"]
+
+
+def test_a_writer_that_is_killed_leaves_no_half_file(tmp_path):
+    source = (
+        "import os, signal, sys; from pathlib import Path; from msbp.atomic import written_whole\n"
+        "with written_whole(Path(sys.argv[1]) / 'record.json') as file:\n"
+        "    file.write(b'{'); file.flush(); os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", source, str(tmp_path)])
+    assert done.returncode == -signal.SIGKILL
+    assert not (tmp_path / "record.json").exists() and find(tmp_path, "0123abcd", 0) is None
+
+
+def test_a_failed_writer_leaves_what_was_there(tmp_path):
+    path = write(tmp_path, made())
+    with pytest.raises(TypeError):
+        write(tmp_path, made(config=object()))
+    assert json.loads(path.read_bytes()) == made() and len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(OSError, match=r"cannot write.*history\.csv"):
+        write(tmp_path / "missing", made())
+
+
+def test_the_newest_whole_record_of_a_request_is_found(tmp_path):
+    for name, started in (("a", "2026-01-02"), ("b", "2026-01-03"), ("r=0.04, γ", "2026-01-01")):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, made(started=started))
+    (tmp_path / "b/record.json").write_bytes((tmp_path / "b/record.json").read_bytes()[:40])
+    path, found = find(tmp_path, "0123abcd", 0)
+    assert path == tmp_path / "a/record.json" and found["started_at"] == "2026-01-02"
+    assert find(tmp_path, "0123abcd", 1) is None and find(tmp_path, "ffffffff", 0) is None
+    assert find(tmp_path / "none", "0123abcd", 0) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"null", b"{}", b'{"signature": "0123abcd"}', b"\xff"])
+def test_a_foreign_file_is_no_record(tmp_path, content):
+    (tmp_path / record.NAME).write_bytes(content)
+    assert find(tmp_path, "0123abcd", 0) is None
+
+
+def test_records_need_no_torch():
+    source = "import sys, msbp.record; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", source], env=dict(os.environ)).returncode == 0
