@@ -66,7 +66,7 @@ class Naive:
         for (b, place), g in self.estimate(grad_z * self.on).items():
             for f in range(F):
                 grad_b[f] += g[f]
-                for j, row in enumerate(self.words(b, place)):
+                for j, row in self.words(b, place):
                     grad_w[f, 0, j] += g[f] * self.x[row]
                     grad_x[row] += g[f] * self.weight[f, 0, j]
         return grad_w, grad_b, grad_x
@@ -121,15 +121,17 @@ class Naive:
 
     @property
     def positions(self) -> int:
-        return max(1, int(self.offsets.diff().max()) - self.window + 1)
+        return int(self.offsets.diff().max()) + self.window - 1
 
     def windows(self, b: int) -> range:
-        first, end = int(self.offsets[b]), int(self.offsets[b + 1])
-        return range(first, max(first + 1, end - self.window + 1))
+        """Where the windows start that hold a word of sentence b; the first ones before it."""
+        return range(int(self.offsets[b]) - self.window + 1, int(self.offsets[b + 1]))
 
-    def words(self, b: int, place: int) -> list[int]:
-        return self.index[place : min(place + self.window, int(self.offsets[b + 1]))].tolist()
+    def words(self, b: int, start: int) -> list[tuple[int, int]]:
+        """The words in a window: where in the window each stands, and its row."""
+        places = range(max(start, int(self.offsets[b])), min(start + self.window, int(self.offsets[b + 1])))
+        return [(place - start, int(self.index[place])) for place in places]
 
-    def h(self, b: int, place: int, f: int) -> Tensor:
-        products = [self.weight[f, 0, j] @ self.x[row] for j, row in enumerate(self.words(b, place))]
+    def h(self, b: int, start: int, f: int) -> Tensor:
+        products = [self.weight[f, 0, j] @ self.x[row] for j, row in self.words(b, start)]
         return self.bias[f] + torch.stack(products).sum()

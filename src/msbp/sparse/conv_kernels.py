@@ -1,6 +1,7 @@
 """Kernels of windows.py: the maximum over windows, and gradients from single entries.
 
-Letters: U distinct rows of x, E width, N places, B sentences, F maps, w window, M entries (see windows.py).
+Letters as in windows.py: U distinct rows of x, E width, N places, B sentences, F maps, w window, M entries.
+The index is negative at an empty place.
 """
 
 import numpy as np
@@ -15,32 +16,24 @@ def best_windows(y, index, offsets, bias, window, best, start):
     """max over windows of h, best (B, F), and the place where the winner starts (B, F); ties go to the first.
 
     y (U, w F) holds each row of x times each slice of the weight, so h is the sum of w shifted rows of y.
-    Returns 0, or 1 + a place whose index is no row of y.
     """
     maps = bias.size
     h = np.empty(maps, y.dtype)
-    for at in range(index.size):
-        if not 0 <= index[at] < len(y):
-            return at + 1
     for b in range(offsets.size - 1):
-        first, end = offsets[b], offsets[b + 1]
-        high, won = best[b], start[b]
-        for at in range(first, max(first + 1, end - window + 1)):
-            row = y[index[at]]
+        first, high, won = offsets[b], best[b], start[b]
+        for at in range(first, offsets[b + 1] - window + 1):
             for f in range(maps):
-                h[f] = row[f]
-            for j in range(1, min(window, end - at)):
-                part = y[index[at + j]][j * maps : (j + 1) * maps]
-                for f in range(maps):
-                    h[f] += part[f]
+                h[f] = bias[f]
+            for j in range(window):
+                if index[at + j] >= 0:
+                    part = y[index[at + j]][j * maps : (j + 1) * maps]
+                    for f in range(maps):
+                        h[f] += part[f]
             for f in range(maps):
                 # the last term lets a NaN reach the loss
                 wins = (at == first) | (h[f] > high[f]) | (h[f] != h[f])
                 high[f] = h[f] if wins else high[f]
                 won[f] = at if wins else won[f]
-        for f in range(maps):
-            high[f] += bias[f]
-    return 0
 
 
 @jit
@@ -81,8 +74,8 @@ def by_map(values, maps, count):
 
 
 @jit
-def weight_gradient(values, maps, places, index, ends, x, grad_weight, grad_bias):
-    """∂ℓ/∂W (F, w, E) and ∂ℓ/∂b (F) of the entries, all written anew. ends (N): where a sentence ends."""
+def weight_gradient(values, maps, places, index, x, grad_weight, grad_bias):
+    """∂ℓ/∂W (F, w, E) and ∂ℓ/∂b (F) of the entries, all written anew."""
     count, window, _ = grad_weight.shape
     begin, order = by_map(values, maps, count)
     rows, kept = np.empty(order.size, np.int64), np.empty(order.size, values.dtype)
@@ -94,7 +87,7 @@ def weight_gradient(values, maps, places, index, ends, x, grad_weight, grad_bias
         for j in range(window):
             m = 0
             for q in mine:
-                if places[q] + j < ends[places[q]]:
+                if index[places[q] + j] >= 0:
                     rows[m], kept[m] = index[places[q] + j], values[q]
                     m += 1
             out = grad_weight[f, j]
@@ -104,13 +97,14 @@ def weight_gradient(values, maps, places, index, ends, x, grad_weight, grad_bias
 
 
 @jit
-def input_gradient(values, maps, places, index, ends, weight, grad_x):
+def input_gradient(values, maps, places, index, weight, grad_x):
     """Add ∂ℓ/∂x (U, E) of the entries to grad_x; weight is (F, w, E)."""
-    window = weight.shape[1]
     for q in range(values.size):
-        value, at = values[q], places[q]
+        value = values[q]
         if value != 0:
-            for j in range(min(window, ends[at] - at)):
-                out, row = grad_x[index[at + j]], weight[maps[q], j]
-                for i in range(out.size):
-                    out[i] += value * row[i]
+            for j in range(weight.shape[1]):
+                place = index[places[q] + j]
+                if place >= 0:
+                    out, row = grad_x[place], weight[maps[q], j]
+                    for i in range(out.size):
+                        out[i] += value * row[i]

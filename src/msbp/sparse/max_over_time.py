@@ -4,8 +4,8 @@ The maximum leaves one entry of ∂ℓ/∂h for each sentence and map, so the ba
 never over positions. `fuse` makes a layer do so exactly, as the baseline; `convert` lets it propagate fewer.
 
 Letters: U distinct rows of x, E their width, N places (the words of the batch, sentence after sentence),
-B sentences, F maps, w window, T positions, k kept. Only windows of a sentence's own words exist, so no
-padding can win; a sentence shorter than w has one window, cut short.
+B sentences, F maps, w window, T positions, k kept. A sentence has w - 1 empty places before and after it, so
+each word is seen by w windows; a window without any word does not exist, so padding can win nothing.
 """
 
 from typing import Any, cast
@@ -33,8 +33,12 @@ class MaxOverTime(nn.Conv2d):
 
     def forward(self, x: Tensor, index: Tensor, offsets: Tensor) -> Tensor:  # type: ignore[override]
         """Features (B, F) of sentences: x (U, E), index (N) of its rows, offsets (B + 1) where they begin."""
-        best, _ = best_windows(Batch(x, index, offsets), self.weight, self.bias)
+        best, _ = best_windows(self.batch(x, index, offsets), self.weight, self.bias)
         return torch.relu(best)
+
+    def batch(self, x: Tensor, index: Tensor, offsets: Tensor) -> Batch:
+        """The sentences with their empty places."""
+        return Batch(x, index, offsets).widened(self.kernel_size[0] - 1)
 
 
 class FusedMaxOverTime(MaxOverTime):
@@ -44,7 +48,8 @@ class FusedMaxOverTime(MaxOverTime):
 
     def forward(self, x: Tensor, index: Tensor, offsets: Tensor) -> Tensor:  # type: ignore[override]
         with torch.autocast(x.device.type, enabled=False):  # a selection needs the parameters' precision
-            return Pass.apply(self, x.to(self.weight.dtype), index, offsets, self.weight, self.bias)
+            batch = self.batch(x.to(self.weight.dtype), index, offsets)
+            return Pass.apply(self, *batch, self.weight, self.bias)
 
     def select(self, gradient: Tensor, start: Tensor, offsets: Tensor) -> tuple[Entries, Tensor | None]:
         """What to propagate of the winners' ∂ℓ/∂h (B, F), and the memory that follows."""
@@ -59,7 +64,7 @@ class SparseMaxOverTime(SparseConvolution, FusedMaxOverTime):
 
     def select(self, gradient: Tensor, start: Tensor, offsets: Tensor) -> tuple[Entries, Tensor | None]:
         """The estimated gradient g as entries, and the memory that follows."""
-        positions = max(1, int(offsets.diff().max()) - self.kernel_size[0] + 1)
+        positions = int(offsets.diff().max()) - self.kernel_size[0] + 1
         if not self.enabled or self.keeps_all(positions):
             self.check(gradient)
             return one_a_map(gradient, start), None
