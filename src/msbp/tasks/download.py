@@ -52,19 +52,21 @@ def mnist(folder: Path, md5: dict[str, str]) -> None:
 def labelled_lines(repository: str, paths: Sequence[Path]) -> None:
     """Write the sentences of a Hub data set, columns text and label of all its splits, to one file a label.
 
-    OSError names what failed and what to do.
+    Files that are there stay. OSError names what failed and what to do.
     """
     from datasets import load_dataset  # slow to import, and needed only here
 
+    missing = {label: path for label, path in enumerate(paths) if not path.is_file()}
+    names = " and ".join(map(str, missing.values()))
     try:
         splits = load_dataset(repository)
     except (OSError, ValueError) as error:
         raise OSError(
-            f"{paths[0]} is missing and {repository} could not be fetched ({error}); with a network, run "
-            f"again; without one, put {' and '.join(path.name for path in paths)} there"
+            f"{names} missing, and {repository} could not be fetched ({error}); with a network, run again; "
+            "without one, put the files there, or point paths.data or MSBP_DATA_DIR at a folder that has them"
         ) from error
-    paths[0].parent.mkdir(parents=True, exist_ok=True)
-    for label, path in enumerate(paths):
+    for label, path in missing.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
         texts = (row["text"] for split in splits.values() for row in split if row["label"] == label)
         with written_whole(path) as file:
             file.writelines(" ".join(text.split()).encode() + b"\n" for text in texts)

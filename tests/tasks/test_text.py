@@ -1,0 +1,99 @@
+"""Word vectors with odd tokens, and vocabularies."""
+
+import gzip
+import os
+import ssl
+from pathlib import Path
+
+import pytest
+import torch
+
+from msbp.tasks.text import UNKNOWN, WordVectors, find_vectors, vocabulary
+
+ODD = (
+    b"the 0.1 0.2 0.3 0.4 0.5\n"
+    b". . -0.1 -0.2 -0.3 -0.4 -0.5\n"
+    b"\xc2\x85 1 2 3 4 5\n"
+    b"a\xc2\xa0b 5 4 3 2 1\n"
+    b"0.5 0.5 0.5 0.5 0.5 0.5\n"
+    b"to name@example.invalid 9 8 7 6 5\n"
+    b"-lrb- 0 1 0 1 0\n"
+    b"cat 0.7 0.7 0.7 0.7 0.7\n"
+)
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Path:
+    path = tmp_path / "glove.5d.txt"
+    path.write_bytes(ODD)
+    return path
+
+
+def test_tokens_with_spaces_and_line_ends_inside_are_read_whole(odd):
+    vectors = WordVectors(odd)
+    assert vectors.itos == ["the", ". .", "\x85", "a\xa0b", "0.5", "to name@example.invalid", "-lrb-", "cat"]
+    assert (vectors.dim, len(vectors), vectors.skipped) == (5, 8, 0)
+    torch.testing.assert_close(vectors["the"], torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5]))
+    torch.testing.assert_close(vectors[". ."], torch.tensor([-0.1, -0.2, -0.3, -0.4, -0.5]))
+    torch.testing.assert_close(vectors["0.5"], torch.full((5,), 0.5))
+
+
+def test_lines_that_hold_no_vector_are_skipped_and_counted(odd):
+    odd.write_bytes(b"8 5\n" + ODD + b"short 1 2\nword 1 2 x 4 5\n\xff 1 2 3 4 5\n\n")
+    vectors = WordVectors(odd)
+    assert (len(vectors), vectors.skipped) == (8, 5)
+
+
+def test_packed_files_and_chosen_words(odd, tmp_path):
+    packed = tmp_path / "glove.txt.gz"
+    packed.write_bytes(gzip.compress(ODD))
+    assert WordVectors(packed, {"cat", "the", "nowhere"}).itos == ["the", "cat"]
+
+
+def test_a_word_given_twice_keeps_its_first_vector(odd):
+    odd.write_bytes(ODD + b"cat 9 9 9 9 9\n")
+    torch.testing.assert_close(WordVectors(odd)["cat"], torch.full((5,), 0.7))
+
+
+@pytest.mark.parametrize("content", [b"", b"word\nother\n"])
+def test_a_file_without_vectors_is_refused(odd, content):
+    odd.write_bytes(content)
+    with pytest.raises(ValueError, match=r"glove\.5d\.txt holds no word vectors"):
+        WordVectors(odd)
+
+
+def test_reading_writes_nothing_and_leaves_tls_checks_on(odd):
+    before = ssl._create_default_https_context
+    WordVectors(odd)
+    assert ssl._create_default_https_context is before
+    assert list(odd.parent.iterdir()) == [odd]
+
+
+def test_a_vocabulary_puts_frequent_words_first_and_unknown_ones_at_zero():
+    words = vocabulary([["a", "cat"], ["a", "dog", "cat", "a"]])
+    assert words.itos == [UNKNOWN, "a", "cat", "dog"]
+    assert words["nowhere"] == 0 and words.vectors is None
+    assert vocabulary([["a", "cat"], ["a", "dog"]], min_count=2).itos == [UNKNOWN, "a"]
+
+
+def test_words_without_a_vector_get_one_that_depends_on_the_seed_alone(odd):
+    made = [vocabulary([["the", "dog"]], WordVectors(odd), seed).vectors for seed in (1, 1, 2)]
+    assert torch.equal(made[0], made[1]) and not torch.equal(made[0], made[2])
+    torch.testing.assert_close(made[0][2], torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5]))
+    assert made[0][1].abs().max() <= 0.25 and made[0][1].std() > 0
+
+
+def test_full_vectors_come_before_reduced_ones_and_none_are_missed_loudly(tmp_path):
+    folder = tmp_path / "glove_6b_100d"
+    with pytest.raises(FileNotFoundError, match="no word vectors .* put glove"):
+        find_vectors(tmp_path)
+    folder.mkdir()
+    for name in ("glove.6B.100d.reduced.txt.gz", "README.md", "glove.6B.100d.txt"):
+        (folder / name).touch()
+    assert find_vectors(tmp_path).name == "glove.6B.100d.txt"
+
+
+@pytest.mark.data
+def test_the_real_vectors_are_read_whole():
+    vectors = WordVectors(find_vectors(os.environ["MSBP_DATA_DIR"]), {"the", "film", "'s"})
+    assert len(vectors) == 3 and vectors.dim == 100 and vectors.skipped == 0
