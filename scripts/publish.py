@@ -1,6 +1,6 @@
 """Copy the records that a table uses to what the project publishes: python scripts/publish.py table=main.
 
-Then the published tables and the README's are rendered anew from the published records alone.
+Then the published tables and the README's are rendered anew, from what is published alone.
 """
 
 from pathlib import Path
@@ -18,14 +18,17 @@ from msbp.launch import CONF, compose, start
 
 @hydra.main(config_path=CONF, config_name="publish", version_base="1.3")
 def main(cfg: DictConfig) -> None:
-    settle = settings_from(Path(CONF), compose)
-    table = fill(plain(cfg.table), own_runs(Path(cfg.paths.outputs)), settle)
-    published = Path(cfg.paths.published)
+    settle, configs = settings_from(Path(CONF), compose), table_configs(Path(CONF))
+    outputs, published = Path(cfg.paths.outputs), Path(cfg.paths.published)
+    if "table" not in cfg:
+        raise ValueError(f"publish what? table= one of {', '.join(configs)}")
+    table = fill(plain(cfg.table), own_runs(outputs), settle)
     chosen = publish(table, published / "records.jsonl", cfg.allow_dirty)
-    texts = documents(published, Path(cfg.paths.readme), table_configs(Path(CONF)), settle)
+    print(f"{len(chosen)} records are in {published / 'records.jsonl'}")
+    texts = documents(published, Path(cfg.paths.readme), configs, settle)
     changed = stale(texts)
     save({path: texts[path] for path in changed})
-    print(f"{len(chosen)} records are in {published / 'records.jsonl'}; rendered anew:", *changed, sep="\n  ")
+    print("rendered anew:", *(map(str, changed) if changed else ["nothing"]), sep="\n  ")
 
 
 if __name__ == "__main__":

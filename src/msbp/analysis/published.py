@@ -47,16 +47,17 @@ def documents(
         if any(line.ours.runs for block in table.blocks for line in block.lines)
         for suffix, text in renderings(table).items()
     }
-    return texts | {readme: shown_in(readme.read_text(encoding="utf-8"), tables)}
+    parts = {name: markdown(sheet(table)) for name, table in tables.items()}
+    return texts | {readme: shown_in(readme.read_text(encoding="utf-8"), parts)}
 
 
-def shown_in(text: str, tables: Mapping[str, Table]) -> str:
-    """The text with every table between its two markers rendered anew."""
+def shown_in(text: str, parts: Mapping[str, str]) -> str:
+    """The text with the part of that name put between every `table: NAME` and `end of table`."""
 
     def render(found: re.Match[str]) -> str:
-        if found[2] not in tables:
-            raise ValueError(f"the README shows table: {found[2]}, of which conf/table has no file")
-        return f"{found[1]}\n{markdown(sheet(tables[found[2]]))}\n{found[3]}"
+        if found[2] not in parts:
+            raise ValueError(f"the README shows table: {found[2]}; there are {', '.join(parts)}")
+        return f"{found[1]}{parts[found[2]]}{found[3]}"
 
     return SHOWN.sub(render, text)
 

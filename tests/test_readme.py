@@ -1,0 +1,72 @@
+"""What the README says is true of the code as it is."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+
+from msbp.analysis.published import documents, stale
+from msbp.analysis.settings import settings_from
+from msbp.analysis.tables import table_configs
+from msbp.launch import CONF, ROOT, compose
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+# Without the generated tables: their commands may be of tasks that do not exist yet.
+TEXT = re.sub(r"(<!-- table: \w+ -->).*?<!-- end of table -->", r"\1", README, flags=re.DOTALL)
+CONFIG_OF = {"-m src.train": "train", "-m src.report": "report", "-m src.bench": "bench"}
+CONFIG_OF |= {"scripts/publish.py": "publish"}
+COMMANDS = [
+    (config, command)
+    for start, config in CONFIG_OF.items()
+    for command in re.findall(rf"python {start}([^\n`&#]*)", TEXT)
+]
+
+
+def single(word):
+    """The override that a sweep runs first."""
+    override = OverridesParser.create().parse_override(word)
+    if override.is_sweep_override():
+        return f"{override.get_key_element()}={next(override.sweep_string_iterator())}"
+    return word
+
+
+def test_the_example_for_an_own_model_runs_and_learns():
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    names = {}
+    exec(compile(example, "README.md", "exec"), names)
+    assert names["kept"] == {"0": 10, "2": 10}
+    assert names["loss"].item() < 0.4
+
+
+@pytest.mark.parametrize(("config", "command"), COMMANDS)
+def test_every_command_composes(config, command):
+    words = shlex.split(command)
+    overrides = [word for word in words if not word.startswith("-") and "=" in word]
+    compose([single(word) for word in overrides], config)
+
+
+def test_a_value_is_quoted_as_the_readme_says():
+    (quoted,) = re.findall(r"`('paths\.data=[^`]*)`", README)
+    (word,) = shlex.split(quoted)
+    assert compose([word]).paths.data == "/data/r=0.04, new"
+
+
+def test_the_layout_names_what_exists():
+    tree = re.search(r"## Layout\n\n```\n(.*?)```", README, re.DOTALL)[1]
+    for path in re.findall(r"(?:^|  )((?:src|conf|scripts|tests|outputs|data)/[\w./]*)", tree, re.MULTILINE):
+        assert (ROOT / path).exists(), path
+
+
+def test_links_lead_to_files():
+    for path in re.findall(r"\]\((?!https?:)([^)#]+)\)", README):
+        assert (ROOT / path).exists(), path
+
+
+def test_the_published_tables_and_those_shown_here_are_what_the_records_give():
+    """If this fails: python -m src.report readme=write."""
+    settle = settings_from(Path(CONF), compose)
+    configs = table_configs(Path(CONF))
+    texts = documents(ROOT / "outputs" / "published", ROOT / "README.md", configs, settle)
+    assert stale(texts) == []
