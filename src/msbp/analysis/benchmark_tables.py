@@ -1,0 +1,87 @@
+"""Results of `python -m src.bench` as text: for a terminal, and as Markdown for the README."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tabulate import tabulate
+
+from .benchmarks import COMPARED, OPPONENTS, Result, command, name, points
+
+TIMES = {"forward_ms": "forward", "bp_ms": "BP", "update_ms": "update", "total_ms": "total"}
+HEADER = [*TIMES.values(), "BP p10-p90", "BP, formed", "GFLOP/s", "MiB", "vs torch", "vs dense"]
+LEGEND = """\
+Milliseconds per step, medians; total = data + forward + BP + update.
+BP, formed: with every weight gradient formed within BP; GFLOP/s: what this makes of the propagated entries.
+MiB: what building the row and its first steps add to resident memory.
+vs: times less than torch (plain torch.nn, fused Adam) and dense (method=baseline): BP, BP + update, total."""
+MAIN = ("torch", "dense", "sbp", "msbp")
+
+
+def table(result: Result) -> str:
+    """For a terminal: the rows of every point, and where they were timed."""
+    swept = [result["key"]] if result["sweep"] else []
+    lines = [
+        [*([str(point["value"])] if swept else []), row["name"], *cells(row)]
+        for point in points(result)
+        for row in point["rows"]
+    ]
+    text = aligned(lines, [*swept, "row", *HEADER], "simple", len(swept) + 1)
+    return f"{name(result)}: {place(result)}\n\n{text}\n\n{LEGEND}"
+
+
+def markdown(results: Iterable[Result], rows: Sequence[str] | None = MAIN) -> str:
+    """Pipe tables of the cases, then of the sweeps; rows: the names of those to show, None for all."""
+    every = list(results)
+    blocks = [case_table(result, rows) for result in every if not result["sweep"]]
+    blocks += [sweep_table(result) for result in every if result["sweep"]]
+    return "\n\n".join([*blocks, LEGEND]) + "\n"
+
+
+def case_table(result: Result, rows: Sequence[str] | None) -> str:
+    shown = [row for row in result["rows"] if rows is None or row["name"] in rows]
+    lines = [[row["name"], *cells(row)] for row in shown]
+    return f"{title(result)}\n\n{aligned(lines, ['row', *HEADER], 'pipe', 1)}"
+
+
+def sweep_table(result: Result) -> str:
+    """BP milliseconds of every row at every value."""
+    names = [row["name"] for row in result["points"][0]["rows"]]
+    lines = [
+        [str(point["value"]), *(digits(row["bp_ms"]) for row in point["rows"])] for point in points(result)
+    ]
+    header = [f"`{result['key']}`", *(f"BP of {row}" for row in names)]
+    return f"{title(result)}\n\n{aligned(lines, header, 'pipe', 0)}"
+
+
+def title(result: Result) -> str:
+    return f"**{name(result)}**: `{command(result)}` on {place(result)}"
+
+
+def place(result: Result) -> str:
+    threads = f"{result['threads']} thread" + ("s" if result["threads"] > 1 else "")
+    memory = "freed memory kept" if result["allocator"] == "keep" else "freed memory given back"
+    commit = result["commit"][:8] + (" with changes" if result["dirty"] else "")
+    return f"{result['cpu']}, {threads}, {memory}, torch {result['torch']}, {result['blas']}, commit {commit}"
+
+
+def cells(row: Mapping[str, Any]) -> list[str]:
+    spread = f"{digits(row['bp_p10_ms'])}-{digits(row['bp_p90_ms'])}"
+    memory = "" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}"
+    times = [digits(row[time]) for time in TIMES]
+    rest = [spread, digits(row["bp_materialised_ms"]), digits(row["bp_gflops"]), memory]
+    return [*times, *rest, *(ratios(row[opponent]) for opponent in OPPONENTS)]
+
+
+def ratios(speedups: Mapping[str, float] | None) -> str:
+    return "" if speedups is None else ", ".join(f"{digits(speedups[time])}×" for time in COMPARED)
+
+
+def digits(value: float) -> str:
+    """Three digits that count, and no more than three decimals."""
+    return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
+
+
+def aligned(lines: list[list[str]], header: Sequence[str], style: str, names: int) -> str:
+    """The first columns are names, the others numbers."""
+    sides = ["left"] * names + ["right"] * (len(header) - names)
+    return tabulate(lines, header, tablefmt=style, disable_numparse=True, colalign=sides)

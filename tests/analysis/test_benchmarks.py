@@ -1,0 +1,114 @@
+"""Results of the benchmark: their names, files, published form and tables."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import pytest
+
+from msbp.analysis.benchmark_tables import digits, markdown, ratios, table
+from msbp.analysis.benchmarks import comma_separated, command, name, publish, read, remarks, write
+
+
+def row(label, bp, update=1.0, forward=2.0, **more):
+    times = {"data_ms": 0.1, "forward_ms": forward, "bp_ms": bp, "update_ms": update}
+    total = sum(times.values())
+    times |= {"bp_update_ms": bp + update, "total_ms": total, "bp_p10_ms": bp * 0.9, "bp_p90_ms": bp * 1.1}
+    rest = {"bp_materialised_ms": bp * 2, "bp_gflops": 51.234, "peak_mib": 12.3, "steps": 80}
+    compared = {"bp": 4 / bp, "bp_update": 5 / (bp + update), "total": 7.1 / total}
+    rest |= {"k_per_layer": {"net.0": 20, "net.3": 20}, "vs_torch": compared, "vs_dense": None}
+    return {"name": label, **times, **rest, **more}
+
+
+def result(**more):
+    about = {"case": "mnist", "sweep": None, "threads": 1, "allocator": "keep", "cpu": "A 1", "torch": "2.6"}
+    about |= {"blas": "mkl", "commit": "0123456789", "dirty": False, "cpu_share": 1.0}
+    return about | {"rows": [row("torch", 4.0), row("msbp", 0.2), row("unified", 0.5)]} | more
+
+
+def sweep():
+    points = [
+        {"value": r, "cpu_share": 1.0, "rows": [row("torch", 4.0), row("msbp", r * 10)]} for r in (0.01, 0.1)
+    ]
+    return result(sweep="k", key="paper.r", points=points)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected", "words"),
+    [
+        ({}, "mnist", ""),
+        ({"threads": 2}, "mnist-2-threads", " threads=2"),
+        ({"allocator": "default"}, "mnist-default-allocator", " allocator=default"),
+        ({"sweep": "k"}, "mnist-by-k", " sweep=k"),
+    ],
+)
+def test_a_result_is_named_and_repeated_by_what_is_off_the_default(more, expected, words):
+    assert name(result(**more)) == expected
+    assert command(result(**more)) == f"python -m src.bench case=mnist{words}"
+
+
+def test_a_result_is_left_as_json_and_csv(tmp_path):
+    paths = write(tmp_path / "bench", result())
+    assert json.loads(paths[0].read_text()) == result()
+    rows = list(csv.DictReader(paths[1].read_text().splitlines()))
+    assert [float(row["bp_ms"]) for row in rows] == [4.0, 0.2, 0.5]
+    assert rows[1]["vs_torch_bp"] == "20.0" and rows[1]["vs_dense_bp"] == "" and rows[1]["k"] == "20 20"
+
+
+def test_the_csv_of_a_sweep_has_a_line_for_every_row_of_every_point():
+    rows = list(csv.DictReader(comma_separated(sweep()).splitlines()))
+    assert [(row["value"], row["name"]) for row in rows] == [
+        ("0.01", "torch"), ("0.01", "msbp"), ("0.1", "torch"), ("0.1", "msbp"),
+    ]  # fmt: skip
+
+
+def test_publishing_replaces_what_has_the_same_name_and_keeps_the_rest(tmp_path):
+    published = tmp_path / "published/bench.json"
+    assert read(published) == []
+    with pytest.raises(ValueError, match="no results in"):
+        publish(tmp_path / "bench", published)
+    write(tmp_path / "bench", result(commit="a" * 10))
+    write(tmp_path / "bench", sweep())
+    publish(tmp_path / "bench", published)
+    write(tmp_path / "bench", result(commit="b" * 10))
+    (tmp_path / "bench/mnist-by-k.json").unlink()
+    publish(tmp_path / "bench", published)
+    assert [name(each) for each in read(published)] == ["mnist", "mnist-by-k"]
+    assert read(published)[0]["commit"] == "b" * 10
+
+
+def test_the_terminal_shows_every_row_and_the_place():
+    text = table(result(dirty=True))
+    assert "A 1, 1 thread, freed memory kept, torch 2.6, mkl, commit 01234567 with changes" in text
+    lines = {line.split()[0]: line for line in text.splitlines() if line}
+    assert "20.0×, 4.17×, 2.15×" in lines["msbp"] and "0.180-0.220" in lines["msbp"]
+    assert "51.2" in lines["torch"] and "unified" in lines
+
+
+def test_the_readme_shows_the_main_rows_with_their_command():
+    text = markdown([result()])
+    assert "`python -m src.bench case=mnist`" in text and "| msbp" in text and "unified" not in text
+    assert "unified" in markdown([result()], rows=None)
+
+
+def test_a_sweep_becomes_a_table_of_bp_by_value():
+    lines = markdown([sweep()]).splitlines()
+    assert [cell.strip() for cell in lines[2].split("|")[1:-1]] == ["`paper.r`", "BP of torch", "BP of msbp"]
+    assert [cell.strip() for cell in lines[4].split("|")[1:-1]] == ["0.01", "4.00", "0.100"]
+    assert "0.1  " in table(sweep())
+
+
+def test_a_busy_machine_is_remarked_on():
+    assert remarks(result()) == []
+    assert "had 80%" in remarks(result(cpu_share=0.8))[0]
+
+
+def test_numbers_have_three_digits_that_count():
+    assert [digits(value) for value in (0.0123, 1.234, 12.34, 123.4)] == ["0.012", "1.23", "12.3", "123"]
+    assert ratios(None) == ""
+
+
+def test_tables_of_results_need_no_torch():
+    code = "import sys, msbp.analysis.benchmark_tables; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
