@@ -92,6 +92,10 @@ def test_the_readme_shows_the_main_rows_with_their_command():
     assert "unified" in markdown([result()], rows=None)
 
 
+def test_the_readme_says_how_to_measure_where_nothing_was():
+    assert "`python -m src.bench case=mnist`" in markdown([])
+
+
 def test_a_sweep_becomes_a_table_of_bp_by_value():
     lines = markdown([sweep()]).splitlines()
     assert [cell.strip() for cell in lines[2].split("|")[1:-1]] == ["`paper.r`", "BP of torch", "BP of msbp"]

@@ -32,6 +32,8 @@ def table(result: Result) -> str:
 def markdown(results: Iterable[Result], rows: Sequence[str] | None = MAIN) -> str:
     """Pipe tables of the cases, then of the sweeps; rows: the names of those to show, None for all."""
     every = list(results)
+    if not every:
+        return "Nothing is measured yet: `python -m src.bench case=mnist`.\n"
     blocks = [case_table(result, rows) for result in every if not result["sweep"]]
     blocks += [sweep_table(result) for result in every if result["sweep"]]
     return "\n\n".join([*blocks, LEGEND]) + "\n"
