@@ -3,12 +3,13 @@
 Letters: B batch, i in_features, n out_features, k kept.
 """
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from .kernels.gradient import accumulate
+from .kernels.gradient import accumulate, squared_norm
 
 _grad = cast(Any, torch.Tensor.grad)  # the slot that autograd itself writes
 
@@ -33,6 +34,20 @@ class Factors:
                 "change it after optimizer.step(), or change a copy"
             )
 
+    @classmethod
+    def joined(cls, parts: Sequence["Factors"]) -> "Factors":
+        """The sum of several products, as the product of longer factors."""
+        for part in parts:
+            part.check()
+        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in ("values", "columns", "x")))
+
+    def norm(self) -> Tensor:
+        """The 2-norm of the product, a scalar tensor."""
+        self.check()
+        (B, k), i, n = self.values.shape, self.x.shape[1], int(self.columns.max()) + 1
+        addresses = (t.data_ptr() for t in (self.values, self.columns, self.x))
+        return torch.tensor(squared_norm(*addresses, B, n, i, k)).sqrt()
+
     def add_to(self, grad: Tensor) -> Tensor:
         """grad (n, i) += gᵀx."""
         self.check()
@@ -44,7 +59,7 @@ class Factors:
 
 class FactoredParameter(nn.Parameter):
     """A weight whose gradient may wait as factors. Reading `.grad` forms it, so every reader sees a true gradient;
-    an optimizer that calls `take_factors` first is spared the forming.
+    an optimizer that looks at `factors` first is spared the forming.
 
     torch.autograd.grad and hooks get a dense gradient, too. Only C++ code that reads the slot itself sees none.
     """
@@ -59,10 +74,8 @@ class FactoredParameter(nn.Parameter):
 
     @property  # type: ignore[override]
     def grad(self) -> Tensor | None:
-        for factors in self.take_factors():
-            if _grad.__get__(self) is None:
-                _grad.__set__(self, torch.zeros_like(self, requires_grad=False))
-            factors.add_to(_grad.__get__(self))
+        if self.factors:
+            self._form()
         return _grad.__get__(self)
 
     @grad.setter
@@ -79,15 +92,27 @@ class FactoredParameter(nn.Parameter):
         """Whether a formed gradient is there; the factors, if any, come on top of it."""
         return _grad.__get__(self) is not None
 
-    def take_factors(self) -> tuple[Factors, ...]:
-        """The waiting factors, which the caller now has to use."""
+    def _form(self) -> None:
+        """Add the waiting factors to the dense gradient."""
+        if not self.has_dense_grad:
+            _grad.__set__(self, torch.zeros_like(self, requires_grad=False))
         taken, self.factors = self.factors, ()
-        return taken
+        for factors in taken:
+            factors.add_to(_grad.__get__(self))
+
+    def merged(self) -> Factors | None:
+        """The waiting factors as one, or None if they differ in k and cannot be joined."""
+        if len(self.factors) > 1 and len({f.values.shape[1] for f in self.factors}) == 1:
+            self.factors = (Factors.joined(self.factors),)
+        if len(self.factors) != 1:
+            return None
+        self.factors[0].check()
+        return self.factors[0]
 
     def leave(self, factors: Factors) -> None:
         """Add factors to the gradient."""
         if self.factors and self.factors[-1].limit:  # a bound holds for what was there when it was set
-            self.grad
+            self._form()
         self.factors = (*self.factors, factors)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
