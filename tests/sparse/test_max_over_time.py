@@ -2,12 +2,14 @@
 
 import copy
 import pickle
+from contextlib import nullcontext
 
 import pytest
 import torch
 from torch import Tensor
 
-from msbp.sparse import MaxOverTime, convert, fuse, max_over_time, memories
+from msbp.sparse import MaxOverTime, convert, fuse, memories
+from msbp.sparse.node import plain_torch
 
 from .sentence_batches import E, F, Naive, layer, sentences, upstream
 
@@ -272,14 +274,14 @@ def test_under_autocast_gradients_and_memory_keep_their_precision():
     assert {conv.weight.grad.dtype, x.grad.dtype, memory(conv).dtype} == {torch.float32}
 
 
-def test_the_torch_path_and_the_kernels_agree(monkeypatch):
+@each_selection
+def test_plain_torch_and_the_kernels_agree(selection):
     runs = []
-    for fast in (True, False):
-        if not fast:
-            monkeypatch.setattr(max_over_time, "on_fast_path", lambda *_: False)
+    for way in (nullcontext, plain_torch):
         torch.manual_seed(0)
-        conv = sparse(2, 0.8, dtype=torch.float32, selection="per_position")
-        runs.append([backward(conv, seed)[1]["weight"].clone() for seed in range(5)])
+        conv = sparse(2, 0.8, dtype=torch.float32, selection=selection)
+        with way():
+            runs.append([backward(conv, seed)[1]["weight"].clone() for seed in range(5)])
     for ours, theirs in zip(*runs, strict=True):
         torch.testing.assert_close(ours, theirs, **CLOSE[torch.float32])
 

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple, Self, cast
 import torch
 from torch import Tensor, nn
 
+from .kernels.conv import keep_largest
 from .linear import BIAS_GRADIENTS, check_choices
 from .memory import MEMORIES, GradientMemory, SequentialMemory
+from .node import by_kernel
 from .sparsifiers import top_k, unified_top_k
 
 
@@ -23,13 +25,22 @@ def flat_top_k(v: Tensor, k: int, example: Tensor, positions: int) -> Tensor:
     within = torch.arange(len(v), device=v.device) - (sizes.cumsum(0) - sizes)[example]
     blocks = v.new_zeros(len(sizes), int(sizes.max()), v.shape[1])
     blocks[example, within] = v
-    kept = top_k(blocks.flatten(1), min(k * positions, blocks[0].numel()))
+    kept = largest_of_rows(blocks.flatten(1), min(k * positions, blocks[0].numel()))
     return kept.view_as(blocks)[example, within]
 
 
 def row_top_k(v: Tensor, k: int, example: Tensor, positions: int) -> Tensor:
     """The k largest maps of each row."""
-    return top_k(v, k)
+    return largest_of_rows(v, k)
+
+
+def largest_of_rows(v: Tensor, k: int) -> Tensor:
+    """top_k, by kernel where one can read v (R, n)."""
+    if not by_kernel(v):
+        return top_k(v, k)
+    out = torch.empty_like(v)
+    keep_largest(v.numpy(), k, out.numpy())
+    return out
 
 
 def unified_maps(v: Tensor, k: int, example: Tensor, positions: int) -> Tensor:

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .conv import SparseConvolution, flat_top_k
-from .windows import Batch, Entries, best_windows, best_windows_fast, gradients, gradients_fast, on_fast_path
+from .node import by_kernel
+from .windows import Batch, Entries, best_windows, best_windows_fast, gradients, gradients_fast
 
 
 class MaxOverTime(nn.Conv2d):
@@ -98,7 +99,7 @@ class Pass(torch.autograd.Function):
         ctx: Any, layer: FusedMaxOverTime, x: Tensor, index: Tensor, offsets: Tensor, *parameters: Tensor
     ) -> Tensor:
         weight, bias = parameters
-        find = best_windows_fast if on_fast_path(x, weight) else best_windows
+        find = best_windows_fast if by_kernel(x, weight, bias) else best_windows
         best, start = find(Batch(x, index, offsets), weight, bias)
         pooled = best.relu_()
         ctx.layer = layer
@@ -112,7 +113,7 @@ class Pass(torch.autograd.Function):
         layer = cast(FusedMaxOverTime, ctx.layer)
         gradient = torch.where(pooled <= 0, 0, grad)  # σ'(h) ⊙ ∂ℓ/∂z; a NaN passes
         entries, m = layer.select(gradient, start, offsets)
-        form = gradients_fast if on_fast_path(x, weight) else gradients
+        form = gradients_fast if by_kernel(x, weight) else gradients
         batch = Batch(x, index, offsets)
         grad_weight, grad_bias, grad_x = form(entries, batch, weight, ctx.needs_input_grad[1])
         layer.finish(m)

@@ -38,6 +38,11 @@ def suits(tensor: Tensor) -> bool:
     return ordinary and tensor.is_contiguous() and not tensor.is_neg()
 
 
+def by_kernel(*tensors: Tensor) -> bool:
+    """Whether kernels may be used, and can read all of these."""
+    return _kernels_allowed.get() and all(suits(tensor) for tensor in tensors)
+
+
 class Lease:
     """The right to a workspace; when the last holder lets go, it returns to its pool."""
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv2d
 
-from . import conv_kernels as kernels
+from .kernels import conv as kernels
 
 EMPTY = -1  # no word: beyond a sentence's ends
 
@@ -57,11 +57,6 @@ class Entries(NamedTuple):
     values: Tensor
     maps: Tensor
     places: Tensor
-
-
-def on_fast_path(*tensors: Tensor) -> bool:
-    """Whether the kernels can take these."""
-    return all(t.device.type == "cpu" and t.dtype == torch.float32 for t in tensors)
 
 
 def best_windows(batch: Batch, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:

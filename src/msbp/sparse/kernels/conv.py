@@ -1,17 +1,18 @@
-"""Kernels of windows.py: the maximum over windows, and gradients from single entries.
+"""Kernels of windows.py: maxima over windows, gradients from single entries, and the largest of many rows.
 
 Letters as in windows.py: U distinct rows of x, E width, N places, B sentences, F maps, w window, M entries.
 The index is negative at an empty place.
 """
 
 import numpy as np
-from numba import njit
 
-# reassociation lets sums be vectorised; NaN and infinity keep their meaning
-jit = njit(cache=True, nogil=True, error_model="numpy", fastmath={"nsz", "reassoc", "contract"})
+from .compile import kernel
+from .intrinsics import address_of
+from .rows import BYTES, weighted_sum
+from .select import INFINITE, LANES, MAGNITUDE, top_k
 
 
-@jit
+@kernel
 def best_windows(y, index, offsets, bias, window, best, start):
     """max over windows of h, best (B, F), and the place where the winner starts (B, F); ties go to the first.
 
@@ -36,27 +37,7 @@ def best_windows(y, index, offsets, bias, window, best, start):
                 won[f] = at if wins else won[f]
 
 
-@jit
-def add_rows(out, base, rows, values, count):
-    """out += Σ over q < count of values[q] · base[rows[q]]; eight at a time spares traffic of out."""
-    q = 0
-    while q + 8 <= count:
-        a, b, c, d = values[q], values[q + 1], values[q + 2], values[q + 3]
-        e, f, g, h = values[q + 4], values[q + 5], values[q + 6], values[q + 7]
-        s, t, u, v = base[rows[q]], base[rows[q + 1]], base[rows[q + 2]], base[rows[q + 3]]
-        w, x, y, z = base[rows[q + 4]], base[rows[q + 5]], base[rows[q + 6]], base[rows[q + 7]]
-        for i in range(out.size):
-            low = a * s[i] + b * t[i] + c * u[i] + d * v[i]
-            out[i] += low + e * w[i] + f * x[i] + g * y[i] + h * z[i]
-        q += 8
-    while q < count:
-        a, s = values[q], base[rows[q]]
-        for i in range(out.size):
-            out[i] += a * s[i]
-        q += 1
-
-
-@jit
+@kernel
 def by_map(values, maps, count):
     """The entries that are not zero, sorted by map: where those of a map begin (F + 2), and their order."""
     begin = np.zeros(count + 2, np.int64)
@@ -73,12 +54,13 @@ def by_map(values, maps, count):
     return begin, order
 
 
-@jit
+@kernel
 def weight_gradient(values, maps, places, index, x, grad_weight, grad_bias):
     """∂ℓ/∂W (F, w, E) and ∂ℓ/∂b (F) of the entries, all written anew."""
-    count, window, _ = grad_weight.shape
+    count, window, width = grad_weight.shape
     begin, order = by_map(values, maps, count)
-    rows, kept = np.empty(order.size, np.int64), np.empty(order.size, values.dtype)
+    rows, kept = np.empty(order.size, np.int32), np.empty(order.size, np.float32)
+    out = address_of(grad_weight)
     for f in range(count):
         mine = order[begin[f] : begin[f + 1]]
         grad_bias[f] = 0
@@ -90,13 +72,11 @@ def weight_gradient(values, maps, places, index, x, grad_weight, grad_bias):
                 if index[places[q] + j] >= 0:
                     rows[m], kept[m] = index[places[q] + j], values[q]
                     m += 1
-            out = grad_weight[f, j]
-            for i in range(out.size):
-                out[i] = 0
-            add_rows(out, x, rows, kept, m)
+            weighted_sum(out, address_of(x), width, address_of(rows), address_of(kept), 0, m)
+            out += width * BYTES
 
 
-@jit
+@kernel
 def input_gradient(values, maps, places, index, weight, grad_x):
     """Add ∂ℓ/∂x (U, E) of the entries to grad_x; weight is (F, w, E)."""
     for q in range(values.size):
@@ -108,3 +88,30 @@ def input_gradient(values, maps, places, index, weight, grad_x):
                     out, row = grad_x[place], weight[maps[q], j]
                     for i in range(out.size):
                         out[i] += value * row[i]
+
+
+@kernel
+def keep_largest(v, k, out):
+    """out (R, F) = v with all but the k largest magnitudes of each row set to zero, ties to the lowest index.
+
+    A row that holds a NaN or an infinity is copied as it is, for the caller to find it.
+    """
+    width = v.shape[1]
+    lanes = (width + LANES - 1) // LANES * LANES
+    scratch, magnitudes = np.zeros(lanes, np.float32), np.zeros(lanes + LANES, np.int32)
+    candidates, kept = np.empty(lanes + LANES, np.int32), np.empty(lanes + LANES, np.int32)
+    bits, distance = scratch.view(np.int32), np.int64(1 << 23)
+    for r in range(len(v)):
+        row, to, largest = v[r], out[r], np.int32(0)
+        for f in range(width):
+            scratch[f] = row[f]
+            to[f] = 0
+        for f in range(width):
+            largest = max(largest, np.int32(bits[f] & MAGNITUDE))
+        if largest >= INFINITE:
+            for f in range(width):
+                to[f] = row[f]
+            continue
+        count, distance = top_k(bits, lanes, k, np.int64(largest), distance, candidates, magnitudes, kept)
+        for q in range(count):
+            to[kept[q]] = row[kept[q]]

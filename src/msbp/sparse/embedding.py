@@ -1,0 +1,61 @@
+"""RowEmbedding: an embedding table whose gradient is kept as the rows that a batch looked up.
+
+Letters: N lookups, V rows of the table, E their width.
+"""
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from .factored import FactoredParameter, Factors
+from .node import hand_over, suits
+
+
+class RowEmbedding(nn.Embedding):
+    """nn.Embedding whose ∂ℓ/∂W is never written as a table: its factors are an entry 1 a lookup, and ∂ℓ/∂x.
+
+    So an optimizer that takes factors forms the rows looked up and leaves the others to their momentum, as on
+    a dense gradient. Baseline and sparse methods alike have it; `adopt` makes it in place.
+    """
+
+    @classmethod
+    def adopt(cls, embedding: nn.Embedding) -> "RowEmbedding":
+        """The same object, parameter, hooks and state_dict key."""
+        embedding.__class__ = cls
+        FactoredParameter.adopt(embedding.weight)
+        return cast(RowEmbedding, embedding)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """x (..., E) of ids (...)."""
+        if torch.is_grad_enabled() and self.weight.requires_grad and suits(self.weight) and ids.numel():
+            return Lookup.apply(self, ids, self.weight)
+        return super().forward(ids)
+
+
+class Lookup(torch.autograd.Function):
+    """The node: forward looks up, backward hands on what came as factors."""
+
+    @staticmethod
+    def forward(ctx: Any, layer: RowEmbedding, ids: Tensor, weight: Tensor) -> Tensor:
+        ctx.layer = layer
+        ctx.save_for_backward(ids)
+        return nn.functional.embedding(ids, weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor | None]:
+        (ids,), layer = ctx.saved_tensors, ctx.layer
+        columns = ids.reshape(-1, 1).int()
+        counts = torch.ones_like(columns) if layer.padding_idx is None else columns != layer.padding_idx
+        factors = Factors(counts.float(), columns, grad.reshape(-1, grad.shape[-1]).contiguous())
+        accumulator, _ = ctx.next_functions[-1]
+        return None, None, hand_over(layer.weight, factors, accumulator)
+
+
+def keeps_rows(module: nn.Module) -> bool:
+    """Whether a module is an embedding that RowEmbedding can stand in for."""
+    if type(module) is not nn.Embedding or not module.weight.requires_grad:
+        return False
+    return module.max_norm is None and not module.scale_grad_by_freq and not module.sparse

@@ -1,0 +1,113 @@
+"""An embedding table that keeps its gradient as rows: nn.Embedding's own, for every reader and optimizer."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from msbp.optim import Adam, clip_grad_norm_
+from msbp.sparse.embedding import RowEmbedding
+from msbp.sparse.factored import FactoredParameter
+
+IDS = torch.tensor([[3, 1, 3], [0, 5, 3]])
+
+
+def pair(**settings) -> tuple[nn.Embedding, RowEmbedding]:
+    """The same table twice: torch's, and ours."""
+    plain = nn.Embedding(8, 4, **settings)
+    return plain, RowEmbedding.adopt(copy.deepcopy(plain))
+
+
+def loss(table: nn.Embedding, ids: Tensor = IDS) -> Tensor:
+    return (table(ids).pow(2) * torch.arange(1.0, 5.0)).sum()
+
+
+@pytest.mark.parametrize("ids", [IDS, IDS[0], IDS[0, 0], IDS.int(), IDS[:0]])
+def test_the_gradient_is_that_of_torchs_own(ids):
+    plain, ours = pair()
+    for table in (plain, ours):
+        loss(table, ids).backward()
+    assert torch.equal(ours(ids), plain(ids))
+    torch.testing.assert_close(ours.weight.grad, plain.weight.grad)
+
+
+def test_nothing_dense_is_formed_before_somebody_looks():
+    _, ours = pair()
+    loss(ours).backward()
+    assert ours.weight.factors and not ours.weight.has_dense_grad
+    assert ours.weight.grad is not None and ours.weight.has_dense_grad
+
+
+def test_a_padding_row_gets_no_gradient():
+    plain, ours = pair(padding_idx=3)
+    for table in (plain, ours):
+        loss(table).backward()
+    torch.testing.assert_close(ours.weight.grad, plain.weight.grad)
+    assert not ours.weight.grad[3].any()
+
+
+@pytest.mark.parametrize("clip", [False, True])
+def test_adam_moves_every_row_as_torchs_adam_does(clip):
+    """Rows that were looked up once go on by their momentum."""
+    plain, ours = pair()
+    optimizers = torch.optim.Adam(plain.parameters(), lr=0.1), Adam(ours.parameters(), lr=0.1)
+    random = torch.Generator().manual_seed(0)
+    for _ in range(30):
+        ids = torch.randint(8, (2, 2), generator=random)
+        for table, optimizer in zip((plain, ours), optimizers, strict=True):
+            optimizer.zero_grad()
+            loss(table, ids).backward()
+            if clip:
+                clip_grad_norm_(table.parameters(), 0.5)
+            optimizer.step()
+    torch.testing.assert_close(ours.weight, plain.weight, rtol=1e-4, atol=1e-6)
+
+
+def test_several_backward_passes_add_up():
+    plain, ours = pair()
+    for ids in (IDS, IDS[0], torch.tensor([7])):
+        for table in (plain, ours):
+            loss(table, ids).backward()
+    torch.testing.assert_close(ours.weight.grad, plain.weight.grad)
+
+
+def test_a_weight_shared_with_an_output_layer_adds_both_gradients():
+    grads = []
+    for table in pair():
+        output = nn.Linear(4, 8, bias=False)
+        output.weight = table.weight
+        output(table(IDS)).pow(2).sum().backward()
+        grads.append(table.weight.grad.clone())
+    torch.testing.assert_close(*grads)
+
+
+def test_autograd_grad_hooks_and_other_precisions_get_torchs_gradient():
+    plain, ours = pair()
+    torch.testing.assert_close(
+        torch.autograd.grad(loss(ours), ours.weight), torch.autograd.grad(loss(plain), plain.weight)
+    )
+    seen: list[Tensor] = []
+    ours.weight.register_hook(seen.append)
+    loss(ours).backward()
+    loss(plain).backward()
+    torch.testing.assert_close(seen[0], plain.weight.grad)
+    double = RowEmbedding.adopt(copy.deepcopy(plain).double())
+    double.zero_grad()
+    loss(double).backward()
+    torch.testing.assert_close(double.weight.grad.float(), plain.weight.grad)
+
+
+def test_copies_and_keys_stay():
+    plain, ours = pair()
+    plain.load_state_dict(ours.state_dict())
+    loss(ours).backward()
+    for twin in (copy.deepcopy(ours), pickle.loads(pickle.dumps(ours))):
+        assert type(twin) is RowEmbedding and type(twin.weight) is FactoredParameter
+        assert torch.equal(twin(IDS), ours(IDS))
+
+
+def test_an_id_beyond_the_table_is_refused():
+    with pytest.raises(IndexError):
+        pair()[1](torch.tensor([8]))
