@@ -1,5 +1,6 @@
 """convert and fuse: change the classes of layers in place, so that objects, parameters and keys stay."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,12 +10,14 @@ from torch.nn.utils import parametrize
 from .chain import Chain
 from .conv import SparseConv1d, SparseConv2d, SparseConvolution
 from .linear import SparseLinear, check_choices
+from .lstm import FusedLSTM, SparseLSTM, adoptable, check_lstm_choices
 from .max_over_time import FusedMaxOverTime, MaxOverTime, SparseMaxOverTime
 from .memory import GradientMemory
 from .sparsifiers import entries_kept
 
-SPARSE_OF: dict[type[nn.Module], type[SparseLinear] | type[SparseConvolution]] = {
+SPARSE_OF: dict[type[nn.Module], type[SparseLinear] | type[SparseConvolution] | type[SparseLSTM]] = {
     nn.Linear: SparseLinear,
+    nn.LSTM: SparseLSTM,
     nn.Conv1d: SparseConv1d,
     nn.Conv2d: SparseConv2d,
     MaxOverTime: SparseMaxOverTime,
@@ -29,18 +32,21 @@ def convert(
     memory: str = "shared",
     selection: str = "per_example",
     bias: str = "sparse",
+    gates: str = "per_gate",
+    carry: str = "time",
     layers: Iterable[str] | None = None,
 ) -> dict[str, int]:
     """Make the hidden layers of a model sparse, in place; return k for each of their dotted names.
 
-    Hidden are `layers`, else `model.hidden_layers` (groups of dotted names), else every nn.Linear but the
-    last; SPARSE_OF lists the kinds. An nn.Sequential that holds a linear one becomes a Chain. gamma = 0 is
-    SBP. ValueError if a setting is out of range, a name is no such layer, nothing is found, or the model was
-    converted before; it is unchanged then.
+    Hidden are `layers`, else `model.hidden_layers` (groups of dotted names), else every nn.LSTM and every
+    nn.Linear but the last; SPARSE_OF lists the kinds. An nn.Sequential that holds a linear one becomes a
+    Chain. gamma = 0 is SBP; gates and carry are for LSTMs, see SparseLSTM. ValueError if a setting is out of
+    range, a name is no such layer, nothing is found, or the model was converted before; it is unchanged then.
     """
     if not 0 < r <= 1:
         raise ValueError(f"sparse ratio r must be in (0, 1], got {r}; without it backpropagation is plain")
     check_choices(gamma, memory, selection, bias)
+    check_lstm_choices(memory, gates, carry)
     _refuse_second_time(model)
     names = _hidden(model) if layers is None else list(layers)
     found = {name: _layer(model, name) for name in names}
@@ -49,7 +55,10 @@ def convert(
     kept = {name: entries_kept(r, _width(layer)) for name, layer in found.items()}
     for name, layer in found.items():
         kind: Any = SPARSE_OF[type(layer)]
-        kind.adopt(layer, name, kept[name], gamma, memory=memory, selection=selection, bias_gradient=bias)
+        choices = {"memory": memory, "selection": selection, "bias_gradient": bias}
+        if kind is SparseLSTM:
+            choices |= {"gates": gates, "carry": carry}
+        kind.adopt(layer, name, kept[name], gamma, **choices)
     _chain(model, lambda sequential: any(type(module) is SparseLinear for module in sequential))
     return kept
 
@@ -62,15 +71,19 @@ def fuse(model: nn.Module) -> list[str]:
     pooling = {module for module in model.modules() if type(module) is MaxOverTime}
     for module in pooling:
         module.__class__ = FusedMaxOverTime
-    return [name for name, module in model.named_modules() if module in inside | pooling]
+    recurrent = {FusedLSTM.adopt(module) for module in model.modules() if adoptable(module)}
+    return [name for name, module in model.named_modules() if module in inside | pooling | recurrent]
 
 
 def memories(model: nn.Module) -> dict[str, GradientMemory]:
-    """The gradient memories by the dotted name of their layer, to save and restore them in checkpoints."""
+    """The gradient memories by the dotted name of their layer, to save and restore them in checkpoints.
+
+    An LSTM has one for each of its layers and directions: rnn.l0, rnn.l0_reverse, rnn.l1, ...
+    """
     return {
-        name: module.memory
+        re.sub(r"(^|\.)memory(\.l\d+(_reverse)?)?$", r"\2", name).removeprefix("."): module
         for name, module in model.named_modules()
-        if isinstance(module, (SparseLinear, SparseConvolution)) and module.memory is not None
+        if isinstance(module, GradientMemory)
     }
 
 
@@ -78,12 +91,15 @@ def _hidden(model: nn.Module) -> list[str]:
     groups = getattr(model, "hidden_layers", None)
     if groups is not None:
         return [name for group in groups for name in group]
-    return [name for name, module in model.named_modules() if type(module) is nn.Linear][:-1]
+    kinds = {name: type(module) for name, module in model.named_modules()}
+    linear = [name for name, kind in kinds.items() if kind is nn.Linear]
+    return [name for name, kind in kinds.items() if kind is nn.LSTM or name in linear[:-1]]
 
 
 def _width(layer: nn.Module) -> int:
-    """The length of h that r is a part of: a convolution's maps at one position."""
-    return layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels  # type: ignore[return-value]
+    """The length of h that r is a part of: a convolution's maps at one position, the units of one gate."""
+    names = ("out_features", "hidden_size", "out_channels")
+    return next(getattr(layer, name) for name in names if hasattr(layer, name))
 
 
 def _layer(model: nn.Module, name: str) -> nn.Module:
@@ -92,6 +108,8 @@ def _layer(model: nn.Module, name: str) -> nn.Module:
     except AttributeError:
         known = [other for other, module in model.named_modules() if type(module) in SPARSE_OF]
         raise ValueError(f"{type(model).__name__} has no layer {name!r}; it can convert {known}") from None
+    if isinstance(layer, nn.LSTM) and layer.proj_size:
+        raise ValueError(f"LSTM {name!r} has a projection; only one with proj_size=0 can be sparse")
     if type(layer) not in SPARSE_OF or parametrize.is_parametrized(layer):
         kinds = ", ".join(kind.__name__ for kind in SPARSE_OF)
         raise ValueError(f"layer {name!r} is a {type(layer).__name__}; only {kinds} can be sparse")
@@ -100,7 +118,7 @@ def _layer(model: nn.Module, name: str) -> nn.Module:
 
 def _refuse_second_time(model: nn.Module) -> None:
     for name, module in model.named_modules():
-        if isinstance(module, (SparseLinear, SparseConvolution, FusedMaxOverTime, Chain)):
+        if isinstance(module, (SparseLinear, SparseConvolution, FusedLSTM, FusedMaxOverTime, Chain)):
             raise ValueError(
                 f"{name or 'the model'} is a {type(module).__name__} already: convert or fuse a model once, "
                 "and build a new one for other settings"

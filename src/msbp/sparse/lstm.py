@@ -1,0 +1,192 @@
+"""FusedLSTM and SparseLSTM: nn.LSTM with a forward pass of our own, and a dense or a sparse backward pass.
+
+Letters: B sequences, N rows (words), n rows of a time step, D directions, i input_size, H hidden_size, k kept
+of a gate.
+"""
+
+import itertools
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Self, TypeGuard, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+from torch.nn.utils.rnn import PackedSequence
+
+from .carry import CARRIES, Carry, NoMemory
+from .gates import EstimatedGradient, FullGradient, Saved, Weights
+from .linear import BIAS_GRADIENTS, check_choices
+from .listed import ListedGradient
+from .lstm_cell import fast
+from .memory import MEMORIES, GradientMemory
+from .recurrence import Layer, Plan
+from .sparsifiers import SPARSIFIERS, Sparsifier
+
+States = tuple[Tensor, Tensor]
+LISTABLE = ("per_example", "per_position", "pooled")  # selections row by row, for which there is a kernel
+GROUPS = {"per_gate": 4, "joint": 1}  # parts of a row's 4H gradients, each with a top-k of its own
+
+
+class FusedLSTM(nn.LSTM):
+    """nn.LSTM as the baseline has it: the same arguments, results, parameters and keys; a dense backward
+    pass."""
+
+    @classmethod
+    def adopt(cls, lstm: nn.LSTM) -> Self:
+        """Turn an nn.LSTM into this in place: the same object, parameters, hooks and state_dict keys."""
+        if not adoptable(lstm):
+            raise ValueError(f"{lstm} is not a plain nn.LSTM with proj_size=0, and no other can be converted")
+        lstm.__class__ = cls
+        return cast(Self, lstm)
+
+    @property
+    def out_features(self) -> int:
+        """The width that k is a part of: that of one gate."""
+        return self.hidden_size
+
+    def forward(self, input: Tensor | PackedSequence, hx: States | None = None) -> tuple[Any, States]:
+        """As nn.LSTM."""
+        if isinstance(input, PackedSequence):
+            rows, sizes, order, back = input
+            hx = None if hx is None else self.permute_hidden(hx, order)
+            out, states = self._layers(rows, sizes.tolist(), hx)
+            return PackedSequence(out, sizes, order, back), self.permute_hidden(states, back)
+        if input.dim() == 2:
+            batch_dim = 0 if self.batch_first else 1
+            hx = None if hx is None else (hx[0].unsqueeze(1), hx[1].unsqueeze(1))
+            out, states = self.forward(input.unsqueeze(batch_dim), hx)
+            return out.squeeze(batch_dim), (states[0].squeeze(1), states[1].squeeze(1))
+        steps = input.transpose(0, 1) if self.batch_first else input
+        out, states = self._layers(steps.flatten(0, 1), [steps.shape[1]] * len(steps), hx)
+        out = out.view(*steps.shape[:2], -1)
+        return out.transpose(0, 1) if self.batch_first else out, states
+
+    def _layers(self, x: Tensor, sizes: list[int], hx: States | None) -> tuple[Tensor, States]:
+        """All layers over the rows x (N, i), of which each time step has `sizes`; out (N, D · H), states (·,
+        B, H)."""
+        self.check_input(x, torch.tensor(sizes))
+        if not sizes:
+            raise RuntimeError(f"{self} got sequences of length 0; it needs at least one time step")
+        if hx is not None:
+            self.check_forward_args(x, hx, torch.tensor(sizes))
+        if torch.is_autocast_enabled(x.device.type):
+            # the selection and the memory need the parameters' precision, so the layers step out of autocast
+            with torch.autocast(x.device.type, enabled=False):
+                return self._layers(x.to(cast(Tensor, self.weight_ih_l0).dtype), sizes, hx)
+        per_layer = 2 if self.bidirectional else 1
+        steps, ends = time_steps(sizes), []
+        for first in range(0, self.num_layers * per_layer, per_layer):
+            if first:
+                x = nn.functional.dropout(x, self.dropout, self.training)
+            names, part = self._all_weights[first : first + per_layer], slice(first, first + per_layer)
+            parameters = [getattr(self, name) for direction in names for name in direction]
+            gradients = [partial(self._gradient, suffix(direction)) for direction in names]
+            h0, c0 = (None, None) if hx is None else (hx[0][part], hx[1][part])
+            x, *last = Layer.apply(Plan(steps, len(names[0]), gradients), x, h0, c0, *parameters)
+            ends.append(last)
+        h, c = (torch.cat(states) for states in zip(*ends, strict=True))
+        return x, (h, c)
+
+    def _gradient(self, place: str, weights: Weights, saved: Saved, batch: int) -> FullGradient:
+        """What propagates the gradient in a layer and direction, for a batch of so many sequences."""
+        return FullGradient(weights, saved)
+
+
+def adoptable(module: nn.Module) -> TypeGuard[nn.LSTM]:
+    """Whether it is an nn.LSTM that these classes can stand for."""
+    return type(module) is nn.LSTM and not module.proj_size and not parametrize.is_parametrized(module)
+
+
+def time_steps(sizes: list[int]) -> list[slice]:
+    """Which rows each time step has."""
+    ends = list(itertools.accumulate(sizes))
+    return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
+
+
+class SparseLSTM(FusedLSTM):
+    """nn.LSTM that keeps k entries of each gate's gradient at a time step, and carries gamma times the rest.
+
+    These are the gradients of the gates' pre-activations. gates: per_gate (k of the H of each gate) | joint
+    (4k of all 4H). carry: time | batch, see carry.py. The other choices are those of SparseLinear. Every
+    layer and direction has a memory, none of it in the state_dict.
+    """
+
+    name: str
+    k: int
+    gamma: float
+    groups: int
+    carries: Callable[[GradientMemory, int], Carry]
+    sparsifier: Sparsifier
+    listable: bool
+    dense_bias: bool
+    enabled: bool
+    memory: nn.ModuleDict
+
+    @classmethod
+    def adopt(  # type: ignore[override]
+        cls, lstm: nn.LSTM, name: str, k: int, gamma: float, memory: str = "shared",
+        selection: str = "per_example", bias_gradient: str = "sparse", gates: str = "per_gate",
+        carry: str = "time",
+    ) -> Self:  # fmt: skip
+        """Turn an nn.LSTM into a sparse one in place: the same object, parameters, hooks and keys."""
+        check_choices(gamma, memory, selection, bias_gradient)
+        check_lstm_choices(memory, gates, carry)
+        sparse = super().adopt(lstm)
+        sparse.name, sparse.k, sparse.gamma, sparse.groups = name, k, gamma, GROUPS[gates]
+        sparse.carries, sparse.dense_bias = CARRIES[carry], BIAS_GRADIENTS[bias_gradient]
+        sparse.sparsifier, sparse.listable = SPARSIFIERS[selection], selection in LISTABLE
+        sparse.enabled, sparse.memory = True, nn.ModuleDict()
+        if gamma:
+            for names in lstm._all_weights:
+                weight = getattr(lstm, names[0])
+                sparse.memory[suffix(names)] = MEMORIES[memory](4 * lstm.hidden_size, gamma).to(weight)
+        return sparse
+
+    def _gradient(self, place: str, weights: Weights, saved: Saved, batch: int) -> FullGradient:
+        if not self.enabled:
+            return FullGradient(weights, saved)
+        memory = cast(GradientMemory, self.memory[place]) if self.gamma else None
+        carry = NoMemory() if memory is None else self.carries(memory, batch)
+        if self.listable and fast(*weights[:2], *saved):
+            choices = (4 * self.k, self.groups, self.gamma, carry, self.dense_bias, self.refuse)
+            return ListedGradient(weights, saved, *choices)
+        return EstimatedGradient(weights, saved, partial(self.estimate, carry=carry), carry, self.dense_bias)
+
+    def estimate(self, grad_gates: Tensor, carry: Carry) -> tuple[Tensor, None]:
+        """The gradient g (n, 4H) that is propagated in place of that of the gates at a time step."""
+        g = carry.estimate(grad_gates, self.sparsify)
+        if not torch.isfinite(g).all():  # a NaN or Inf is among the largest, so looking at g is enough
+            self.refuse()
+        return g, None
+
+    def sparsify(self, carried: Tensor) -> Tensor:
+        """The entries of carried (n, 4H) that are kept, zeros elsewhere."""
+        k, groups = 4 * self.k // self.groups, carried.chunk(self.groups, 1)
+        return torch.cat([self.sparsifier(group, k) for group in groups], 1)
+
+    def refuse(self) -> None:
+        """Report a gradient that is not finite."""
+        raise FloatingPointError(
+            f"the gradient of layer {self.name or self} is NaN or infinite in its backward pass; nothing of "
+            "it was kept: the learning rate is too high, or the data hold bad values"
+        )
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, k={self.__dict__.get('k')}"
+
+
+def suffix(names: list[str]) -> str:
+    """Layer and direction of these parameters as nn.LSTM writes them: l0, l0_reverse, l1, ..."""
+    return names[0].removeprefix("weight_ih_")
+
+
+def check_lstm_choices(memory: str, gates: str, carry: str) -> None:
+    """ValueError unless the choices that only an LSTM has exist and go together."""
+    for what, got, choices in (("gates", gates, list(GROUPS)), ("carry", carry, list(CARRIES))):
+        if got not in choices:
+            raise ValueError(f"unknown {what} {got!r}: choose from {', '.join(choices)}")
+    if memory == "sequential" and carry == "batch":
+        raise ValueError(
+            "memory=sequential passes from row to row, it cannot wait for a batch: use carry=time"
+        )

@@ -1,0 +1,147 @@
+"""One layer of an LSTM as an autograd node, in one or both directions.
+
+Letters: N rows (the words of a batch, time step after time step), n rows of a time step, B sequences, D
+directions, i input_size, H hidden_size. The 4H columns of the gates are input, forget, candidate and output
+gate, as in nn.LSTM. For the paper's h stand the gates' pre-activations at one time step. What is propagated
+in place of their gradient is g; it goes to both weights, to the input, and through weight_hh to the time step
+before.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from . import lstm_cell
+from .gates import FullGradient, Saved, Weights
+
+
+class Plan(NamedTuple):
+    """The rows of each time step in order of time, how many parameters a direction has, and what propagates
+    the gradient in each direction."""
+
+    steps: list[slice]
+    parameters: int
+    gradients: Sequence[Callable[[Weights, Saved, int], FullGradient]]
+
+    def order(self, direction: int) -> list[slice]:
+        """The steps as the direction takes them: the second one runs backwards in time."""
+        return self.steps[::-1] if direction else self.steps
+
+    def weights(self, parameters: tuple[Tensor, ...]) -> list[Weights]:
+        """The parameters of all directions, by direction."""
+        return [
+            Weights(*parameters[at : at + self.parameters])
+            for at in range(0, len(parameters), self.parameters)
+        ]
+
+
+def push(
+    steps: list[slice], weights: Weights, x: Tensor, h: Tensor, c: Tensor, out: Tensor, from_zero: bool
+) -> Saved:
+    """Run one direction over x (N, i): fill out (N, H) and move the states h, c (B, H) on to their last
+    values.
+
+    Sequences come longest first, so the n that have a time step are the first; one that has ended keeps its
+    state.
+    """
+    size = len(x), h.shape[1]
+    saved = Saved(x @ weights.ih.T, x.new_empty(size), x.new_empty(size), x.new_empty(size))
+    if weights.bias_ih is None or weights.bias_hh is None:
+        bias = x.new_zeros(4 * size[1])
+    else:
+        bias = weights.bias_ih + weights.bias_hh
+    for rows in steps:
+        n = rows.stop - rows.start
+        if not from_zero or rows is not steps[0]:
+            saved.gates[rows].addmm_(h[:n], weights.hh.T)
+        lstm_cell.advance(h[:n], c[:n], bias, *(t[rows] for t in saved))
+        out[rows] = h[:n]
+    return saved
+
+
+def pull(
+    steps: list[slice],
+    gradient: FullGradient,
+    grad_out: Tensor,
+    grad_h: Tensor,
+    grad_c: Tensor,
+    to_start: bool,
+) -> None:
+    """Backpropagate through time: grad_h, grad_c (B, H) come as the gradients of the last states and leave as
+    those of the first, grad_h only if `to_start`."""
+    for rows in reversed(steps):
+        n = rows.stop - rows.start
+        gradient.step(rows, grad_out[rows], grad_h[:n], grad_c[:n])
+        if to_start or rows is not steps[0]:
+            gradient.through_state(rows, grad_h[:n])
+
+
+class Layer(torch.autograd.Function):
+    """The node: x (N, i), first states (D, B, H) or None for zeros, parameters; out (N, D · H) and last
+    states."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, plan: Plan, x: Tensor, h0: Tensor | None, c0: Tensor | None, *parameters: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        x, directions, batch = x.contiguous(), plan.weights(parameters), plan.steps[0].stop
+        hidden = directions[0].hh.shape[1]
+        h, c = (
+            x.new_zeros(len(directions), batch, hidden) if state is None else own(state) for state in (h0, c0)
+        )
+        out = x.new_empty(len(x), len(directions) * hidden)
+        tensors: list[Tensor] = []
+        for d, (weights, part) in enumerate(zip(directions, out.split(hidden, 1), strict=True)):
+            tensors += push(plan.order(d), weights, x, h[d], c[d], part, from_zero=h0 is None)
+        ctx.plan = plan
+        ctx.save_for_backward(x, *tensors, *parameters)
+        return out, h, c
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "the backward pass of an LSTM has no second derivative: leave out create_graph=True"
+            )
+        with torch.autocast(grads[0].device.type, enabled=False):
+            return None, *pull_layer(ctx.plan, ctx.saved_tensors, ctx.needs_input_grad[1:], *grads)
+
+
+def pull_layer(
+    plan: Plan,
+    tensors: tuple[Tensor, ...],
+    needs: tuple[bool, ...],
+    grad_out: Tensor,
+    grad_h: Tensor,
+    grad_c: Tensor,
+) -> list[Tensor | None]:
+    """The gradients of x, of the first states and of the parameters.
+
+    Memories are stored last, so that an error in one direction leaves all of them as they were.
+    """
+    x, *rest = tensors
+    directions = grad_h.shape[0]
+    saved, parameters = rest[: 4 * directions], rest[4 * directions :]
+    grad_h, grad_c = own(grad_h), own(grad_c)
+    grad_x, gradients, of_parameters = None, [], list[Tensor]()
+    parts = zip(plan.weights(tuple(parameters)), grad_out.chunk(directions, 1), strict=True)
+    for d, (weights, part) in enumerate(parts):
+        gradient = plan.gradients[d](weights, Saved(*saved[4 * d : 4 * d + 4]), grad_h.shape[1])
+        pull(plan.order(d), gradient, part, grad_h[d], grad_c[d], to_start=needs[1])
+        of_parameters += gradient.of_weights(x)
+        if weights.bias_ih is not None:
+            bias = gradient.of_bias()
+            of_parameters += [bias, bias.clone()]
+        if needs[0]:
+            grad_x = gradient.of_input(grad_x)
+        gradients.append(gradient)
+    for gradient in gradients:
+        gradient.finish()
+    return [grad_x, grad_h if needs[1] else None, grad_c if needs[2] else None, *of_parameters]
+
+
+def own(state: Tensor) -> Tensor:
+    """A contiguous copy that may be changed."""
+    return state.clone(memory_format=torch.contiguous_format)
