@@ -13,19 +13,18 @@ def test_six_hundred_steps_on_factored_gradients_are_torchs(ours, theirs):
     assert run(Twins(network(), ours, theirs), 600) <= 5e-6
 
 
+KINDS = {
+    "a memory per slot": {"memory": "per_slot"},
+    "the same columns for all": {"selection": "unified"},
+    "full bias gradient": {"bias": "full"},
+    "no memory": {"gamma": 0.0},
+    "all kept": {"r": 1.0},
+    "the baseline": {"install": fuse},
+}
+
+
 @each_optimizer
-@pytest.mark.parametrize(
-    "choices",
-    [
-        {"memory": "per_slot"},
-        {"selection": "unified"},
-        {"bias": "full"},
-        {"gamma": 0.0},
-        {"r": 1.0},
-        {"install": fuse},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("choices", KINDS.values(), ids=KINDS)
 def test_every_kind_of_gradient_is_taken(ours, theirs, choices):
     assert run(Twins(network(**choices), ours, theirs), 40) <= 2e-6
 
