@@ -5,7 +5,7 @@ cell are autograd's.
 """
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from msbp.sparse.reference import top_k
 
@@ -105,3 +105,7 @@ class LSTMOracle:
         for slot in {self.slot(b) for b, _ in self.waiting}:
             self.m[slot] = torch.stack([m for b, m in self.waiting if self.slot(b) == slot]).mean(0)
         return found
+
+
+def lstm(input_size=9, hidden_size=11, dtype=torch.float64, **choices) -> nn.LSTM:
+    return nn.LSTM(input_size, hidden_size, dtype=dtype, **choices)
