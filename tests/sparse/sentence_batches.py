@@ -15,13 +15,16 @@ E, F = 7, 12
 
 
 def sentences(seed: int, B: int = 5, U: int = 9, longest: int = 8, dtype=torch.float64) -> tuple[Tensor, ...]:
-    """x (U, E), index (N), offsets (B + 1): one sentence is a single word, rows repeat."""
+    """x (U, E), index (N), offsets (B + 1): one sentence is a single word; a sentence holds no word twice.
+
+    Equal windows of one sentence would tie, and which wins would hang on rounding.
+    """
     random = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, longest + 1, (B,), generator=random)
     lengths[seed % B] = 1
     offsets = torch.cat([torch.zeros(1, dtype=torch.long), lengths.cumsum(0)])
     x = torch.randn(U, E, generator=random, dtype=torch.float64).to(dtype)
-    return x, torch.randint(U, (int(lengths.sum()),), generator=random), offsets
+    return x, torch.cat([torch.randperm(U, generator=random)[:length] for length in lengths]), offsets
 
 
 def upstream(seed: int, B: int = 5, dtype=torch.float64) -> Tensor:

@@ -16,7 +16,15 @@ from torch.autograd.function import once_differentiable
 
 from .conv import SparseConvolution, flat_top_k
 from .node import by_kernel
-from .windows import Batch, Entries, best_windows, best_windows_fast, gradients, gradients_fast
+from .windows import (
+    Batch,
+    Entries,
+    best_windows,
+    best_windows_fast,
+    gradients,
+    gradients_fast,
+    rows_with_gradient,
+)
 
 
 class MaxOverTime(nn.Conv2d):
@@ -72,12 +80,10 @@ class SparseMaxOverTime(SparseConvolution, FusedMaxOverTime):
         if self.selection.pooled:
             g, m = self.estimate(gradient, torch.arange(len(gradient), device=start.device), 1)
             return one_a_map(g, start), m
-        flat = gradient.new_zeros(int(offsets[-1]), self.out_channels).scatter_(0, start, gradient)
-        active = (flat != 0).any(1).nonzero().squeeze(1)
-        example = torch.searchsorted(offsets, active, right=True) - 1
-        g, m = self.estimate(flat[active], example, positions)
+        rows, example, place = rows_with_gradient(gradient, start, offsets)
+        g, m = self.estimate(rows, example, positions)
         row, maps = g.nonzero(as_tuple=True)
-        return Entries(g[row, maps], maps, active[row]), m
+        return Entries(g[row, maps], maps, place[row]), m
 
     def keeps_all(self, positions: int) -> bool:
         """Whether k T covers the F entries that an example has at most, and no memory adds others."""
@@ -87,8 +93,8 @@ class SparseMaxOverTime(SparseConvolution, FusedMaxOverTime):
 
 def one_a_map(gradient: Tensor, start: Tensor) -> Entries:
     """One entry, be it zero, for each sentence and map: gradient and start are (B, F)."""
-    maps = torch.arange(gradient.shape[1], device=start.device).repeat(len(gradient))
-    return Entries(gradient.reshape(-1), maps, start.reshape(-1))
+    maps = torch.arange(gradient.shape[1], device=start.device).expand_as(start)
+    return Entries(gradient.reshape(-1), maps.reshape(-1), start.reshape(-1))
 
 
 class Pass(torch.autograd.Function):

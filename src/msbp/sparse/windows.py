@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import conv2d
+from torch.nn.functional import conv1d, embedding
 
 from .kernels import conv as kernels
+from .node import by_kernel
 
 EMPTY = -1  # no word: beyond a sentence's ends
 
@@ -25,13 +26,20 @@ class Batch(NamedTuple):
 
     def widened(self, margin: int) -> "Batch":
         """The same with `margin` empty places on both sides of each sentence; refuses what is no batch."""
-        self._check()
-        x, index, offsets = self
-        extra = 2 * margin * torch.arange(len(offsets), device=offsets.device)
-        wide = index.new_full((len(index) + 2 * margin * (len(offsets) - 1),), EMPTY)
-        shift = (extra[:-1] + margin).repeat_interleave(offsets.diff())
-        wide[torch.arange(len(index), device=index.device) + shift] = index
-        return Batch(x, wide, offsets + extra)
+        extra = 2 * margin * (len(self.offsets) - 1)
+        wide, offsets = self.index.new_empty(len(self.index) + extra), torch.empty_like(self.offsets)
+        if not by_kernel(self.x):
+            self._check()
+            return self._widened(margin, wide)
+        if not kernels.widen(*arrays(self.index, self.offsets), margin, len(self.x), *arrays(wide, offsets)):
+            self._check()
+        return Batch(self.x, wide, offsets)
+
+    def _widened(self, margin: int, wide: Tensor) -> "Batch":
+        extra = 2 * margin * torch.arange(len(self.offsets), device=self.offsets.device)
+        shift = (extra[:-1] + margin).repeat_interleave(self.offsets.diff())
+        wide.fill_(EMPTY)[torch.arange(len(self.index), device=wide.device) + shift] = self.index
+        return Batch(self.x, wide, self.offsets + extra)
 
     def _check(self) -> None:
         at, words = self.offsets.tolist(), len(self.index)
@@ -63,9 +71,11 @@ def best_windows(batch: Batch, weight: Tensor, bias: Tensor) -> tuple[Tensor, Te
     """max over a sentence's windows of h = Wx + b (B, F), and the place (B, F) of the first winner."""
     lengths = batch.offsets.diff()
     time = torch.arange(int(lengths.max()), device=lengths.device)
-    padded = batch.x.new_zeros(len(lengths), len(time), batch.x.shape[1])
-    padded[time < lengths[:, None]] = batch.rows()
-    h = conv2d(padded[:, None], weight, bias).squeeze(3)  # (B, F, T)
+    none = len(batch.x)  # the row of an empty place
+    index = batch.index.new_full((len(lengths), len(time)), none)
+    index[time < lengths[:, None]] = torch.where(batch.index == EMPTY, none, batch.index)
+    x = embedding(index, torch.cat([batch.x, batch.x.new_zeros(1, batch.x.shape[1])]))
+    h = conv1d(x.transpose(1, 2), weight[:, 0].transpose(1, 2), bias)  # (B, F, T)
     beyond = time[: h.shape[2]] > (lengths - weight.shape[2])[:, None]
     best, at = h.masked_fill(beyond[:, None], -torch.inf).max(2)
     return best, at + batch.offsets[:-1, None]
@@ -109,9 +119,25 @@ def gradients_fast(
     kernels.weight_gradient(*inputs, *arrays(batch.x, grad_weight.view(maps, window, width), grad_bias))
     if not need_x:
         return grad_weight, grad_bias, None
-    grad_x = torch.zeros_like(batch.x)
+    grad_x = torch.empty_like(batch.x)
     kernels.input_gradient(*inputs, *arrays(weight.view(maps, window, width), grad_x))
     return grad_weight, grad_bias, grad_x
+
+
+def rows_with_gradient(gradient: Tensor, start: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """∂ℓ/∂h at the places that have any: rows (R, F), their sentences (R) and places (R), in order.
+
+    gradient and start (B, F) are the entries of the winners and the places where they start.
+    """
+    places = int(offsets[-1])
+    rows = gradient.new_zeros(places, gradient.shape[1])
+    if by_kernel(gradient):
+        place, example = start.new_empty(places), start.new_empty(places)
+        count = kernels.rows_with_gradient(*arrays(gradient, start, offsets, place, example, rows))
+        return rows[:count], example[:count], place[:count]
+    rows.scatter_(0, start, gradient)
+    place = (rows != 0).any(1).nonzero().squeeze(1)
+    return rows[place], torch.searchsorted(offsets, place, right=True) - 1, place
 
 
 def arrays(*tensors: Tensor) -> list:

@@ -13,6 +13,34 @@ from .select import INFINITE, LANES, MAGNITUDE, top_k
 
 
 @kernel
+def widen(index, offsets, margin, rows, wide, wide_offsets):
+    """Copy index and offsets with `margin` empty places on both sides of each sentence.
+
+    Returns False if the offsets cut the index into no sentences, or an index is none of so many rows.
+    """
+    if offsets.size < 2 or offsets[0] != 0 or offsets[-1] != index.size:
+        return False
+    to = 0
+    for b in range(offsets.size - 1):
+        if offsets[b + 1] <= offsets[b] or offsets[b + 1] > index.size:
+            return False
+        wide_offsets[b] = to
+        for _ in range(margin):
+            wide[to] = -1
+            to += 1
+        for at in range(offsets[b], offsets[b + 1]):
+            if not 0 <= index[at] < rows:
+                return False
+            wide[to] = index[at]
+            to += 1
+        for _ in range(margin):
+            wide[to] = -1
+            to += 1
+    wide_offsets[-1] = to
+    return True
+
+
+@kernel
 def best_windows(y, index, offsets, bias, window, best, start):
     """max over windows of h, best (B, F), and the place where the winner starts (B, F); ties go to the first.
 
@@ -78,16 +106,49 @@ def weight_gradient(values, maps, places, index, x, grad_weight, grad_bias):
 
 @kernel
 def input_gradient(values, maps, places, index, weight, grad_x):
-    """Add ∂ℓ/∂x (U, E) of the entries to grad_x; weight is (F, w, E)."""
+    """∂ℓ/∂x (U, E) of the entries, all written anew; weight is (F, w, E)."""
+    window, count = weight.shape[1], len(grad_x)
+    starts = np.zeros(count + 2, np.int64)
     for q in range(values.size):
-        value = values[q]
-        if value != 0:
-            for j in range(weight.shape[1]):
-                place = index[places[q] + j]
-                if place >= 0:
-                    out, row = grad_x[place], weight[maps[q], j]
-                    for i in range(out.size):
-                        out[i] += value * row[i]
+        if values[q] != 0:
+            for j in range(window):
+                if index[places[q] + j] >= 0:
+                    starts[index[places[q] + j] + 2] += 1
+    for u in range(count):
+        starts[u + 2] += starts[u + 1]
+    slices, shares = np.empty(starts[count + 1], np.int32), np.empty(starts[count + 1], np.float32)
+    for q in range(values.size):
+        if values[q] != 0:
+            for j in range(window):
+                if index[places[q] + j] >= 0:
+                    at = starts[index[places[q] + j] + 1]
+                    slices[at], shares[at] = maps[q] * window + j, values[q]
+                    starts[index[places[q] + j] + 1] = at + 1
+    width, base, lists = weight.shape[2], address_of(weight), (address_of(slices), address_of(shares))
+    for u in range(count):
+        out = address_of(grad_x) + u * width * BYTES
+        weighted_sum(out, base, width, lists[0], lists[1], starts[u], starts[u + 1])
+
+
+@kernel
+def rows_with_gradient(gradient, start, offsets, place, example, rows):
+    """Sum up ∂ℓ/∂h of the winners (B, F) by place: places that have any (R), their sentences, rows (R, F).
+
+    The outputs have room for every place and, in `rows`, zeros. Returns R.
+    """
+    count, row_of = 0, np.full(offsets[-1], -1, np.int64)
+    for b in range(len(gradient)):
+        for f in range(gradient.shape[1]):
+            if gradient[b, f] != 0:
+                row_of[start[b, f]] = 0
+        for at in range(offsets[b], offsets[b + 1]):
+            if row_of[at] == 0:
+                row_of[at], place[count], example[count] = count, at, b
+                count += 1
+        for f in range(gradient.shape[1]):
+            if gradient[b, f] != 0:
+                rows[row_of[start[b, f]], f] = gradient[b, f]
+    return count
 
 
 @kernel
