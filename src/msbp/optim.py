@@ -58,6 +58,9 @@ class _OneCall(torch.optim.Optimizer):
         super().add_param_group(param_group)
         self.__dict__.pop("_tables", None)
 
+    def settle(self) -> None:
+        """Bring all state up to date, for another optimizer to go on with."""
+
     def _update_group(self, group: Group) -> None:
         table = self._table(group)
         table.clear()
@@ -109,7 +112,7 @@ class _OneCall(torch.optim.Optimizer):
 
 def gradient_of(p: Tensor) -> Tensor | Factors | None:
     """The gradient of a parameter: as factors if there is nothing else."""
-    if type(p) is FactoredParameter and p.factors and not p.has_dense_grad:
+    if type(p) is FactoredParameter and not p.has_dense_grad:
         return p.merged() or p.grad
     return p.grad
 

@@ -54,6 +54,7 @@ def test_a_run_resumes_bit_for_bit(ours, theirs, r):
 def test_a_state_dict_has_torchs_moments(ours, theirs):
     twins = Twins(network(), ours, theirs)
     run(twins, 30)
+    twins.ours.settle()
     found, expected = twins.ours.state_dict()["state"], twins.theirs.state_dict()["state"]
     for index, entries in expected.items():
         for name, value in entries.items():

@@ -29,11 +29,7 @@ class Buffers:
         self.shape, self.biased = (n, linear.in_features), linear.bias is not None
         self.sparse: Sparse | None = stage.sparse if stage.k else None
         record["inputs"], record["outputs"], record["k"] = linear.in_features, n, stage.k
-        record["activation"], record["weight"] = stage.activation.code, linear.weight.data_ptr()
-        if linear.bias is None:
-            self.new("bias", 1, n)
-        else:
-            record["bias"] = linear.bias.data_ptr()
+        record["activation"] = stage.activation.code
         self.z = None if last else self.new("z", B, n)
         if stage.activation.needs_slope or (stage.activation is IDENTITY and stage.dropout is not None):
             self.new("slope", B, n)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .factored import FactoredParameter, Factors
+from .factored import Factors
 from .node import hand_over, suits
 
 
@@ -24,7 +24,6 @@ class RowEmbedding(nn.Embedding):
     def adopt(cls, embedding: nn.Embedding) -> "RowEmbedding":
         """The same object, parameter, hooks and state_dict key."""
         embedding.__class__ = cls
-        FactoredParameter.adopt(embedding.weight)
         return cast(RowEmbedding, embedding)
 
     def forward(self, ids: Tensor) -> Tensor:

@@ -58,30 +58,29 @@ class Factors:
 
 
 class FactoredParameter(nn.Parameter):
-    """A weight whose gradient may wait as factors. Reading `.grad` forms it, so every reader sees a true gradient;
-    an optimizer that looks at `factors` first is spared the forming.
+    """What an nn.Parameter is for as long as a gradient waits on it as factors: the same object under another class.
 
-    torch.autograd.grad and hooks get a dense gradient, too. Only C++ code that reads the slot itself sees none.
+    Reading `.grad` forms the gradient, so every reader sees a true one; an optimizer that looks at `factors` first is
+    spared the forming. Either way, and when `.grad` is set to None, it becomes an nn.Parameter again. Only C++ code
+    that reads the slot itself sees no gradient.
     """
 
-    factors: tuple[Factors, ...] = ()
-
-    @staticmethod
-    def adopt(parameter: nn.Parameter) -> None:
-        """Change the class of a parameter in place: optimizers, ties and keys keep the same object."""
-        if type(parameter) is nn.Parameter:
-            parameter.__class__ = FactoredParameter
+    factors: tuple[Factors, ...]
 
     @property  # type: ignore[override]
     def grad(self) -> Tensor | None:
-        if self.factors:
-            self._form()
-        return _grad.__get__(self)
+        waiting = self.factors
+        self._settle()
+        for factors in waiting:
+            if self.grad is None:
+                self.grad = torch.zeros_like(self, requires_grad=False)
+            factors.add_to(self.grad)
+        return self.grad  # of the nn.Parameter that this has become
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        self.factors = ()
-        _grad.__set__(self, value)
+        self._settle()
+        self.grad = value
 
     @grad.deleter
     def grad(self) -> None:
@@ -89,16 +88,12 @@ class FactoredParameter(nn.Parameter):
 
     @property
     def has_dense_grad(self) -> bool:
-        """Whether a formed gradient is there; the factors, if any, come on top of it."""
-        return _grad.__get__(self) is not None
+        """Whether there is a formed gradient that the factors come on top of."""
+        return cast(Any, Tensor.grad).__get__(self) is not None
 
-    def _form(self) -> None:
-        """Add the waiting factors to the dense gradient."""
-        if not self.has_dense_grad:
-            _grad.__set__(self, torch.zeros_like(self, requires_grad=False))
-        taken, self.factors = self.factors, ()
-        for factors in taken:
-            factors.add_to(_grad.__get__(self))
+    def _settle(self) -> None:
+        del self.factors
+        self.__class__ = nn.Parameter  # type: ignore[assignment]
 
     def merged(self) -> Factors | None:
         """The waiting factors as one, or None if they differ in k and cannot be joined."""
@@ -109,16 +104,19 @@ class FactoredParameter(nn.Parameter):
         self.factors[0].check()
         return self.factors[0]
 
-    def leave(self, factors: Factors) -> None:
-        """Add factors to the gradient."""
-        if self.factors and self.factors[-1].limit:  # a bound holds for what was there when it was set
-            self._form()
-        self.factors = (*self.factors, factors)
+    def __deepcopy__(self, memo: dict[int, Any]) -> nn.Parameter:
+        memo[id(self)] = copy = nn.Parameter(self.data.clone(), self.requires_grad)
+        return copy
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return _rebuild, (nn.Parameter(self.data, self.requires_grad),)
+        return nn.Parameter(self.data, self.requires_grad).__reduce_ex__(protocol)
 
 
-def _rebuild(parameter: nn.Parameter) -> nn.Parameter:
-    FactoredParameter.adopt(parameter)
-    return parameter
+def leave(p: nn.Parameter, factors: Factors) -> None:
+    """Let factors wait on a parameter, on top of what its gradient is already."""
+    if isinstance(p, FactoredParameter) and not p.factors[-1].limit:
+        p.factors = (*p.factors, factors)
+        return
+    p.grad  # noqa: B018 - a limit holds for what was there when it was set, so that is formed first
+    p.__class__ = FactoredParameter
+    cast(FactoredParameter, p).factors = (factors,)

@@ -9,7 +9,6 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from .factored import FactoredParameter
 from .memory import MEMORIES, GradientMemory
 from .node import Run
 from .stage import Stage
@@ -56,7 +55,6 @@ class SparseLinear(nn.Linear):
         check_choices(gamma, memory, selection, bias_gradient)
         self.k, self.sparsifier, self.dense_bias = k, SPARSIFIERS[selection], BIAS_GRADIENTS[bias_gradient]
         self.unified, self.enabled, self._steps = selection == "unified", True, [0]
-        FactoredParameter.adopt(self.weight)
         self.memory = MEMORIES[memory](self.out_features, gamma).to(self.weight) if gamma > 0 else None
 
     def forward(self, x: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 Letters: B batch, i in_features, n out_features.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .blas import SGEMM
 from .dropout import draw_key
-from .factored import FactoredParameter, Factors
+from .factored import FactoredParameter, Factors, leave
 from .plain import Saved, pull, push
 from .stage import Stage
 from .workspace import Gradient, Workspace
@@ -64,10 +64,14 @@ class Run:
         self.addresses: list[int] = []
         self.pools: dict[tuple[int, ...], list[Workspace]] = {}
 
-    def parameters(self) -> list[nn.Parameter]:
-        """weight, bias, weight, bias and so on, without the biases that are not there."""
-        own = [stage.linear._parameters for stage in self.stages]
-        return [p for parameters in own for p in (parameters["weight"], parameters["bias"]) if p is not None]
+    def parameters(self) -> list[Tensor | None]:
+        """A weight and a bias, or None, for each stage; pruned and parametrised ones are no parameters of their layer."""
+        found: list[Tensor | None] = []
+        for stage in self.stages:
+            own = stage.linear._parameters
+            for name in ("weight", "bias"):
+                found.append(own[name] if name in own else getattr(stage.linear, name))
+        return found
 
     def __call__(self, x: Tensor) -> Tensor:
         """The stages applied to x (..., i)."""
@@ -83,37 +87,41 @@ class Run:
             return self(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], self.stages[-1].linear.out_features)
         if torch.is_grad_enabled():
             return Pass.apply(self, x, *self.parameters())
-        return push(self.stages, x)[0]
+        return push(self.stages, x, self.parameters())[0]
 
-    def lease(self, x: Tensor, parameters: tuple[Tensor, ...]) -> Lease | None:
+    def lease(self, x: Tensor, parameters: tuple[Tensor | None, ...]) -> Lease | None:
         """A workspace for a batch, or None if the batch has to go through plain torch."""
         hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
         if hooked or not _kernels_allowed.get() or not len(x) or not suits(x):
             return None
-        addresses = [p.data_ptr() for p in parameters]
+        addresses = addresses_of(parameters)
         if addresses != self.addresses:
-            if not all(suits(p) for p in parameters):
+            if not all(p is None or suits(p) for p in parameters):
                 return None
             self.addresses, self.pools = addresses, {}
         pool = self.pools.setdefault(tuple([stage.k for stage in self.stages]), [])
         workspace = pool.pop() if pool else None
         if workspace is None or workspace.capacity < len(x):
-            workspace = Workspace(self.stages, len(x))
+            workspace = Workspace(self.stages, addresses, len(x))
         return Lease(pool, workspace)
+
+
+def addresses_of(parameters: Sequence[Tensor | None]) -> list[int]:
+    return [0 if p is None else p.data_ptr() for p in parameters]
 
 
 class Pass(torch.autograd.Function):
     """The node. Its first saved tensor, a view of x, holds the lease: torch's own rules say how long it lasts."""
 
     @staticmethod
-    def forward(ctx: Any, run: Run, x: Tensor, *parameters: Tensor) -> Tensor:
+    def forward(ctx: Any, run: Run, x: Tensor, *parameters: Tensor | None) -> Tensor:
         x = x.contiguous()
         lease = run.lease(x, parameters)
-        ctx.run, ctx.by_kernel = run, lease is not None
+        ctx.run, ctx.parameters, ctx.by_kernel = run, parameters, lease is not None
         # weights that the backward pass reads are saved, so that torch reports one that was changed
-        weights = [stage.linear.weight for stage in run.stages[not ctx.needs_input_grad[1] :]]
+        weights = parameters[0 if ctx.needs_input_grad[1] else 2 :: 2]
         if lease is None:
-            out, saved = push(run.stages, x)
+            out, saved = push(run.stages, x, parameters)
             ctx.save_for_backward(*(t for s in saved for t in s), *weights)
             return out
         token = x.detach()
@@ -130,18 +138,23 @@ class Pass(torch.autograd.Function):
         if not ctx.by_kernel:
             saved = [Saved(*tensors[at : at + 3]) for at in range(0, 3 * len(stages), 3)]
             with torch.autocast(grad.device.type, enabled=False):
-                grad_x, gradients = pull(stages, saved, grad)
-            return None, grad_x, *gradients
+                grad_x, gradients = pull(stages, saved, ctx.parameters[::2], grad)
+            return None, grad_x, *(None if p is None else g for p, g in zip(ctx.parameters, gradients, strict=True))
         token, out, *_ = tensors
-        lease = lease_of(token)
+        lease = lease_of(token, ctx)
         needs_x, *needs = ctx.needs_input_grad[1:]
         grad_x, found = lease.workspace.backward(grad, token, out, lease, needs, needs_x)
-        accumulators = [node for node, _ in ctx.next_functions[1:]]
-        return None, grad_x, *map(hand_over, ctx.run.parameters(), found, accumulators)
+        accumulators = iter([node for node, _ in ctx.next_functions[1:]])
+        return None, grad_x, *(
+            None if p is None else hand_over(p, gradient, next(accumulators))
+            for p, gradient in zip(ctx.parameters, found, strict=True)
+        )
 
 
-def lease_of(token: Tensor) -> Lease:
-    """The lease that a token holds; RuntimeError if a backward pass has given it back."""
+def lease_of(token: Tensor, node: Any) -> Lease:
+    """The lease that a node's token holds; RuntimeError if it has been given back, or the weights lie elsewhere now."""
+    if addresses_of(node.parameters) != node.run.addresses:
+        raise RuntimeError("a weight was moved between the forward and the backward pass; run the forward pass again")
     lease = getattr(token, "lease", None)
     if lease is None:
         raise RuntimeError(
@@ -152,7 +165,7 @@ def lease_of(token: Tensor) -> Lease:
 
 def takes_factors(p: Tensor) -> bool:
     """Whether a gradient may wait on the parameter as factors; hooks want a tensor."""
-    return type(p) is FactoredParameter and p.is_leaf and not hooked(p)
+    return type(p) in (nn.Parameter, FactoredParameter) and not hooked(p)
 
 
 def hooked(p: Tensor) -> bool:
@@ -168,31 +181,32 @@ def hand_over(p: Tensor, gradient: Gradient, accumulator: Any) -> Tensor | None:
     except RuntimeError:  # torch.autograd.grad asks for this gradient
         accumulates = False
     if accumulates and takes_factors(p):
-        p.leave(gradient)
+        leave(p, gradient)
         return None
     return gradient.add_to(torch.zeros_like(p, requires_grad=False))
 
 
 def shortcut(node: Any, grad: Tensor) -> bool:
     """Do what a plain backward() that starts at this node would do, without the engine; False if that needs the engine."""
-    parameters = node.run.parameters()
+    parameters = [p for p in node.parameters if p is not None]
     if not node.by_kernel or node.needs_input_grad[1] or torch.is_anomaly_enabled():
         return False
     if any([not p.requires_grad or hooked(p) or not p.is_leaf for p in parameters]):
         return False
     token, out, *_ = node.saved_tensors
-    lease = lease_of(token)
+    lease = lease_of(token, node)
     _, gradients = lease.workspace.backward(grad, token, out, lease)
     del token.lease
-    for p, gradient in zip(parameters, gradients, strict=True):
-        deposit(p, gradient)
+    for p, gradient in zip(node.parameters, gradients, strict=True):
+        if p is not None:
+            deposit(p, gradient)
     return True
 
 
 def deposit(p: Any, gradient: Gradient) -> None:
     if isinstance(gradient, Factors):
         if takes_factors(p):
-            p.leave(gradient)
+            leave(p, gradient)
             return
         gradient = gradient.add_to(torch.zeros_like(p, requires_grad=False))
     p.grad = gradient if p.grad is None else p.grad.add_(gradient)

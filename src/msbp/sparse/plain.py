@@ -3,6 +3,7 @@
 Letters: B batch, i in_features, n out_features.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from torch import Tensor, nn
@@ -10,6 +11,10 @@ from torch import Tensor, nn
 from .activations import IDENTITY
 from .dropout import draw_key, keep_mask, keep_scale, key_at
 from .stage import Stage
+
+
+Stages = tuple[Stage, ...]
+Parameters = Sequence[Tensor | None]
 
 
 class Saved(NamedTuple):
@@ -20,12 +25,12 @@ class Saved(NamedTuple):
     keep: Tensor | None
 
 
-def push(stages: tuple[Stage, ...], x: Tensor) -> tuple[Tensor, list[Saved]]:
-    """Forward: the output of the last stage and what each stage saves."""
+def push(stages: Stages, x: Tensor, parameters: Parameters) -> tuple[Tensor, list[Saved]]:
+    """Forward: the output of the last stage and what each stage saves. parameters: a weight and a bias per stage."""
     key = draw_key() if any(stage.p for stage in stages) else 0
     saved = []
     for depth, stage in enumerate(stages):
-        h = nn.functional.linear(x, stage.linear.weight, stage.linear.bias)
+        h = nn.functional.linear(x, *parameters[2 * depth : 2 * depth + 2])
         z, keep = stage.activation.apply(h), None
         if stage.p:
             mask = keep_mask((h.shape[0], h.shape[1]), stage.p, key_at(key, depth), h.device)
@@ -36,26 +41,27 @@ def push(stages: tuple[Stage, ...], x: Tensor) -> tuple[Tensor, list[Saved]]:
     return x, saved
 
 
-def pull(stages: tuple[Stage, ...], saved: list[Saved], grad: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """Backward: ∂ℓ/∂x and the gradients of the parameters in order.
+def pull(
+    stages: Stages, saved: list[Saved], weights: Sequence[Tensor], grad: Tensor
+) -> tuple[Tensor, list[Tensor]]:
+    """Backward: ∂ℓ/∂x and the gradients of a weight and a bias per stage.
 
     Memories are stored last, so that an error in any stage leaves all of them as they were.
     """
     gradients: list[Tensor] = []
     memories = []
-    for stage, (x, h, keep) in zip(reversed(stages), reversed(saved), strict=True):
-        linear, sparse = stage.linear, stage.sparse
+    for stage, weight, (x, h, keep) in reversed(list(zip(stages, weights, saved, strict=True))):
+        sparse = stage.sparse
         grad_z = grad if keep is None else grad * keep
         grad_h = grad_z if h is None else stage.activation.grad(grad_z, h)
         g = grad_h
         if sparse is not None and sparse.enabled:
             g, m = sparse.estimate(grad_h)
             memories.append((sparse, m))
-        if linear.bias is not None:
-            dense_bias = sparse is not None and sparse.dense_bias
-            gradients = [(grad_h if dense_bias else g).sum(0), *gradients]
-        gradients = [g.T @ x, *gradients]  # ∂ℓ/∂W
-        grad = g @ linear.weight  # ∂ℓ/∂x
+        dense_bias = sparse is not None and sparse.dense_bias
+        grad_bias = (grad_h if dense_bias else g).sum(0)
+        grad, grad_weight = g @ weight, g.T @ x  # ∂ℓ/∂x, ∂ℓ/∂W
+        gradients = [grad_weight, grad_bias, *gradients]
     for sparse, m in memories:
         sparse.finish(m)
     return grad, gradients

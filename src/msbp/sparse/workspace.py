@@ -26,13 +26,16 @@ Gradient = Tensor | Factors | None
 class Workspace:
     """Where a batch of up to `capacity` rows is worked on; what the backward pass needs stays here in between."""
 
-    def __init__(self, stages: tuple[Stage, ...], capacity: int):
+    def __init__(self, stages: tuple[Stage, ...], addresses: list[int], capacity: int):
         self.stages, self.capacity = stages, capacity
         self.table = table = np.zeros(len(stages), layout.STAGE)
         self.address = table.ctypes.data
         self.column = {name: table[name] for name in layout.STAGE.names or ()}
         last = len(stages) - 1
         self.parts = [Buffers(stage, table[at], capacity, at == last) for at, stage in enumerate(stages)]
+        for at, part in enumerate(self.parts):
+            table["weight"][at] = addresses[2 * at]
+            table["bias"][at] = addresses[2 * at + 1] or part.new("bias", 1, stages[at].linear.out_features).data_ptr()
         for below, above in zip(range(last), range(1, last + 1), strict=True):
             table["x"][above] = table["z"][below]
             if self.parts[above].sparse is None and stages[above].linear.out_features > NARROW:
@@ -63,7 +66,7 @@ class Workspace:
         needs: Iterable[bool] = repeat(True),
         needs_x: bool = False,
     ) -> tuple[Tensor | None, list[Gradient]]:
-        """∂ℓ/∂x and the gradient of each parameter in order, None where none is needed.
+        """∂ℓ/∂x, and the gradients of a weight and a bias per stage, None where none is needed.
 
         The weight of a sparse stage gets Factors, which keep the lease on this workspace.
         """
@@ -77,14 +80,13 @@ class Workspace:
         column["grad_x"][0] = 0 if grad_x is None else grad_x.data_ptr()
         gradients: list[Gradient] = []
         for depth, part in enumerate(self.parts):
-            need = next(wanted)
+            need, need_bias = next(wanted), next(wanted)
             if part.sparse is None:
                 gradients.append(self._dense("grad_weight", depth, part.shape, need))
             else:
                 self._find_memory(depth)
                 gradients.append(self._factors(depth, x, lease) if need else None)
-            if part.biased:
-                gradients.append(self._dense("grad_bias", depth, part.shape[:1], next(wanted)))
+            gradients.append(self._dense("grad_bias", depth, part.shape[:1], need_bias and part.biased))
         bad = backward(self.address, len(self.parts), B, grad.data_ptr(), SGEMM, self.scratch.data_ptr())
         if bad:
             self.stages[bad - 1].sparse.refuse()
