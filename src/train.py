@@ -67,6 +67,8 @@ def learn(cfg: DictConfig, folder: Path, place: Path, alone: Callable[[], bool],
     )
 
     splits = task.splits(cfg.seed)
+    for note in splits.notes:
+        log.info(note)
     torch.manual_seed(cfg.seed)
     model = build(cfg.model, **splits.sizes).to(device)
     installed = method.install(model)
@@ -81,6 +83,7 @@ def learn(cfg: DictConfig, folder: Path, place: Path, alone: Callable[[], bool],
     measured = run.measured() | {
         "times_comparable": checkpoint.comparable(),
         "allocator_keeps_memory": allocator,
+        "notes": list(splits.notes),
     }
     asked = record.asked(cfg, method, installed.k_per_layer)
     done = (

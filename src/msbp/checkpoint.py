@@ -1,6 +1,8 @@
 """Checkpoints: all that a run needs to go on bit for bit, in one file that is whole or absent."""
 
+import io
 import os
+import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,8 +36,7 @@ class Checkpoint:
     def save(self, state: Mapping[str, Any]) -> None:
         """Replace the checkpoint; a kill or a full disk leaves the one before. OSError names the file."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(self.path) as file:
-            torch.save({"format": FORMAT, "settings": self.settings, "conditions": self.met(), **state}, file)
+        put({"format": FORMAT, "settings": self.settings, "conditions": self.met(), **state}, self.path)
 
     def load(self) -> dict[str, Any] | None:
         """The saved state, None if there is none; ValueError if the file is damaged or another request's."""
@@ -81,13 +82,24 @@ class Checkpoint:
 
 def save_weights(model: nn.Module, path: Path) -> None:
     """The state_dict, which the plain model of the same sizes loads too."""
+    put(model.state_dict(), path)
+
+
+def put(content: Mapping[str, Any], path: Path) -> None:
+    """Write content whole or not at all; OSError names the file."""
+    packed = io.BytesIO()  # torch hides why a file could not be written
+    torch.save(content, packed)
     with written_whole(path) as file:
-        torch.save(model.state_dict(), file)
+        file.write(packed.getbuffer())
 
 
 def read(path: Path) -> dict[str, Any]:
     """The content of a checkpoint file, read without running any code in it; ValueError if it is none."""
     try:
+        with zipfile.ZipFile(path) as parts:  # torch itself does not look at the sums
+            broken = parts.testzip()
+        if broken:
+            raise ValueError(f"its part {broken} is altered")
         state = torch.load(path, map_location="cpu", weights_only=True)
     except OSError:
         raise

@@ -66,7 +66,7 @@ def explain(error: BaseException) -> str:
     if isinstance(error, InstantiationException) and cause is not None:
         key = re.search(r"full_key: (\S+)", str(error))
         return f"{key[1]}: {cause}" if key else str(cause)
-    text = str(error)
+    text = str(error).partition("\nConfig search path:")[0]
     if cause is not None and isinstance(error, HydraException):
         text = f"{text}\n{cause}"
     return text + hint(text)

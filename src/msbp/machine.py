@@ -36,7 +36,8 @@ def device_of(name: str) -> torch.device:
 def set_up(threads: int, device: torch.device, keep_memory: bool = True) -> bool:
     """Fix threads and algorithms; return whether the allocator keeps freed memory (the timing rule)."""
     torch.set_num_threads(threads)
-    numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
+    # numba.set_num_threads would start its thread pool at once, and that undoes torch's setting after a fork
+    numba.config.NUMBA_NUM_THREADS = threads  # type: ignore[attr-defined]
     if device.type == "cuda":
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS repeats only with this
         torch.use_deterministic_algorithms(True, warn_only=True)

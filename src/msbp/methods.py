@@ -8,6 +8,7 @@ from torch import nn
 
 from .sparse import convert, fuse
 from .sparse.linear import check_choices
+from .sparse.lstm import check_lstm_choices
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class SparseBackprop:
     """Propagate k = r n entries per hidden layer and carry gamma times the rest to the next step.
 
     Algorithm 2 of the paper; gamma = 0 is Algorithm 1 (SBP). layers: dotted names, None for all hidden.
+    gates, carry: what competes in an LSTM, and how its memory moves; see SparseLSTM.
     """
 
     r: float
@@ -55,6 +57,8 @@ class SparseBackprop:
     memory: str = "shared"
     selection: str = "per_example"
     bias: str = "sparse"
+    gates: str = "per_gate"
+    carry: str = "time"
     layers: Sequence[str] | None = None
     name: str = "msbp"
 
@@ -66,11 +70,13 @@ class SparseBackprop:
         if not is_number(self.gamma):
             raise ValueError(f"memory ratio gamma must be a number in [0, 1], got {self.gamma!r}")
         check_choices(self.gamma, self.memory, self.selection, self.bias)
+        check_lstm_choices(self.memory, self.gates, self.carry)
 
     def install(self, model: nn.Module) -> Installed:
         return Installed(
             convert(
                 model, self.r, self.gamma, memory=self.memory, selection=self.selection, bias=self.bias,
+                gates=self.gates, carry=self.carry,
                 layers=None if self.layers is None else list(self.layers),
             )
         )  # fmt: skip

@@ -19,7 +19,7 @@ IGNORED = (
     *("trainer.threads", "trainer.device", "trainer.save_every", "trainer.keep_checkpoint"),
 )
 # Keys count only off these values: a key added later leaves the signatures of old records as they were.
-UNCOUNTED = {"task.sample": "full"}
+UNCOUNTED = {"task.sample": "full", "method.gates": "per_gate", "method.carry": "time"}
 
 
 def settings(cfg: DictConfig | Mapping[str, Any]) -> dict[str, Any]:

@@ -158,14 +158,16 @@ class Run:
         """Score dev, and test where the epoch is the best or last; give the epoch's row of the history."""
         state, dev = self.state, self.score(self.splits.dev)
         wanted = last or all(dev.value > row["dev"] for row in state.history)
-        test = self.score(self.splits.test).value if wanted else None
+        test = self.score(self.splits.test) if wanted else None
         row = {
             "epoch": state.epoch + 1,
             "steps": state.step,
             "loss": state.loss,
             "dev": dev.value,
-            "test": test,
+            "test": test and test.value,
         }
+        for name, value in dev.others.items():
+            row |= {f"dev_{name}": value, f"test_{name}": test and test.others[name]}
         state.history.append(row | self.clock.seconds())
         state.metric_signature = dev.signature
         state.epoch, state.step_in_epoch, state.losses = state.epoch + 1, 0, 0.0
