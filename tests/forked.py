@@ -9,6 +9,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Callable
@@ -78,6 +79,8 @@ class Commands:
         self.count += 1
         folder = self.folder / str(self.count)
         folder.mkdir()
+        for stream in ("out", "err"):
+            (folder / stream).touch()
         request = {
             "args": args,
             "cwd": str(cwd),
@@ -98,10 +101,11 @@ class Commands:
 
 def serve() -> None:
     sys.path.insert(0, str(ROOT))
-    import torch._dynamo  # noqa: F401  # else the first optimizer does, and takes longer than a smoke run
+    from msbp.launch import compose
+    from src.train import train
 
-    import src.train  # noqa: F401
-
+    with tempfile.TemporaryDirectory() as folder:  # what the first run imports and compiles, all others have
+        train(compose(["experiment=smoke", "trainer.epochs=1", f"paths.outputs={folder}"]), Path(folder), [])
     for line in sys.stdin:
         request = json.loads(line)
         if "poll" in request:
@@ -123,6 +127,7 @@ def become(args, cwd, env, folder, limit) -> None:
     os.chdir(cwd)
     os.environ.pop("HYDRA_FULL_ERROR", None)
     os.environ.update(env)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell would have it ignored
     if limit:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
     sys.argv = ["src.train", *args]

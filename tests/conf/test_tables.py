@@ -2,6 +2,7 @@
 
 import re
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from msbp.analysis.settings import settings_from
 from msbp.analysis.tables import table_configs
 from msbp.launch import CONF, compose
 
+settle = cache(settings_from(Path(CONF), compose))
 CONFIGS = table_configs(Path(CONF))
 ROWS = [
     pytest.param(block, row, id=f"{name}-{block['task']}-{row['label']}")
@@ -32,7 +34,7 @@ def test_a_table_is_named_as_its_file_and_shows_known_columns(name):
 @pytest.mark.parametrize(("block", "row"), ROWS)
 def test_a_label_tells_what_is_run(block, row):
     overrides = [f"task={block['task']}", *block.get("overrides", []), *row["overrides"]]
-    setting = settings_from(Path(CONF), compose)(overrides)
+    setting = settle(tuple(overrides))
     exists = (Path(CONF) / "task" / f"{block['task']}.yaml").is_file()
     assert (setting is not None) == exists
     letters = {"r": "r", "γ": "gamma", "h": "hidden"}
@@ -42,9 +44,8 @@ def test_a_label_tells_what_is_run(block, row):
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_no_two_rows_of_a_block_ask_for_the_same_runs(name):
-    settle = settings_from(Path(CONF), compose)
     for block in CONFIGS[name]["blocks"]:
         shared = [f"task={block['task']}", *block.get("overrides", [])]
-        settings = [settle([*shared, *row["overrides"]]) for row in block["rows"]]
+        settings = [settle((*shared, *row["overrides"])) for row in block["rows"]]
         signatures = [setting.signature for setting in settings if setting]
         assert len(set(signatures)) == len(signatures)

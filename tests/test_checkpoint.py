@@ -1,0 +1,180 @@
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from msbp.checkpoint import Checkpoint, capture, restore, save_weights
+from msbp.methods import FullBackprop, SparseBackprop
+from msbp.models.mlp import MLP
+from msbp.optim import Adam
+
+SETTINGS = {"seed": 0, "method": {"name": "msbp", "r": 0.04, "gamma": 0.8}, "model": {"hidden": 8}}
+STATE = {"state": {"step": 3}, "model": {"w": torch.arange(1000.0)}}
+
+
+def checkpoint(tmp_path, settings=SETTINGS, **options):
+    return Checkpoint(tmp_path / "checkpoints/key.pt", settings, **options)
+
+
+def test_what_is_saved_comes_back(tmp_path):
+    assert checkpoint(tmp_path).load() is None
+    checkpoint(tmp_path).save(STATE)
+    kept = checkpoint(tmp_path).load()
+    assert kept["state"] == STATE["state"] and torch.equal(kept["model"]["w"], STATE["model"]["w"])
+    assert kept["settings"] == SETTINGS
+
+
+def test_it_holds_nothing_but_data(tmp_path):
+    """The default of torch.load, weights_only, reads it."""
+    checkpoint(tmp_path).save(STATE)
+    assert torch.load(tmp_path / "checkpoints/key.pt")["settings"] == SETTINGS
+
+
+OTHERS = {
+    "method": ("method.name: msbp, not sbp", {"method": {"name": "sbp", "r": 0.04, "gamma": 0.0}}),
+    "k": ("method.r: 0.04, not 0.1", {"method": {"name": "msbp", "r": 0.1, "gamma": 0.8}}),
+    "hidden": ("model.hidden: 8, not 16", {"model": {"hidden": 16}}),
+    "seed": ("seed: 0", {"seed": 1}),
+}
+
+
+@pytest.mark.parametrize(("said", "change"), OTHERS.values(), ids=OTHERS)
+def test_another_runs_checkpoint_is_refused_and_the_difference_said(tmp_path, said, change):
+    checkpoint(tmp_path).save(STATE)
+    with pytest.raises(ValueError, match=r"key\.pt is the checkpoint of another run") as refusal:
+        checkpoint(tmp_path, SETTINGS | change).load()
+    assert said in str(refusal.value)
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+
+def foreign(path):
+    torch.save(nn.Linear(2, 2).state_dict(), path)
+
+
+def code(path):
+    torch.save({"format": 1, "object": Path}, path)
+
+
+DAMAGES = [
+    cut,
+    flip,
+    foreign,
+    code,
+    lambda path: path.write_bytes(b""),
+    lambda path: path.write_text("hello"),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=["cut", "flipped", "foreign", "code", "empty", "text"])
+def test_a_damaged_file_is_an_error_that_names_it_and_the_remedy(tmp_path, damage):
+    checkpoint(tmp_path).save(STATE)
+    damage(tmp_path / "checkpoints/key.pt")
+    with pytest.raises(ValueError, match=r"key\.pt is no(t a| whole) checkpoint.*delete it to start"):
+        checkpoint(tmp_path).load()
+
+
+def test_a_failed_save_leaves_the_one_before(tmp_path, monkeypatch):
+    checkpoint(tmp_path).save(STATE)
+    before = (tmp_path / "checkpoints/key.pt").read_bytes()
+
+    def fail(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match=r"cannot write: No space left on device.*key\.pt"):
+        checkpoint(tmp_path).save(STATE | {"more": 1})
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["key.pt"]
+    assert (tmp_path / "checkpoints/key.pt").read_bytes() == before
+
+
+def test_half_made_files_never_count_and_go_when_the_run_is_complete(tmp_path):
+    here = checkpoint(tmp_path)
+    here.save(STATE)
+    (tmp_path / "checkpoints/.key.pt.x1y2.part").write_bytes(b"half")
+    assert here.load()["state"] == STATE["state"]
+    here.close(keep_in=None)
+    assert list((tmp_path / "checkpoints").iterdir()) == []
+
+
+def test_a_kept_checkpoint_lies_in_the_runs_folder(tmp_path):
+    here = checkpoint(tmp_path)
+    here.save(STATE)
+    here.close(keep_in=tmp_path)
+    assert checkpoint(tmp_path).load() is None
+    again = checkpoint(tmp_path, resume=tmp_path / "checkpoint.pt")
+    assert again.load()["state"] == STATE["state"]
+
+
+def test_a_missing_file_to_resume_from_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no checkpoint .*gone\.pt; leave out resume="):
+        checkpoint(tmp_path, resume=tmp_path / "gone.pt").load()
+
+
+CONDITIONS = {"machine": "a", "threads": 1, "alone": True}
+
+
+@pytest.mark.parametrize(
+    ("later", "comparable"),
+    [({}, True), ({"machine": "b"}, False), ({"threads": 2}, False), ({"alone": False}, False)],
+)
+def test_times_compare_only_if_all_stretches_had_the_same_conditions(tmp_path, later, comparable):
+    for first, second in ((CONDITIONS, CONDITIONS | later), (CONDITIONS | later, CONDITIONS)):
+        checkpoint(tmp_path, conditions=lambda first=first: first).save(STATE)
+        resumed = checkpoint(tmp_path, conditions=lambda second=second: second)
+        resumed.load()
+        assert resumed.comparable() is comparable
+        resumed.save(STATE)
+        third = checkpoint(tmp_path, conditions=lambda second=second: second)
+        third.load()
+        assert third.comparable() is comparable
+        os.unlink(third.path)
+
+
+def model_of(method):
+    torch.manual_seed(0)
+    model = MLP(6, 3, hidden=8)
+    method.install(model)
+    optimizer = Adam(model.parameters())
+    for _ in range(3):
+        model.loss(torch.randn(4, 6), torch.tensor([0, 1, 2, 0])).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model, optimizer
+
+
+def test_weights_load_into_the_plain_model_and_back(tmp_path):
+    model, _ = model_of(SparseBackprop(0.3, 0.8))
+    save_weights(model, tmp_path / "weights.pt")
+    for method in (None, FullBackprop(), SparseBackprop(0.3, 0.0)):
+        other = MLP(6, 3, hidden=8)
+        if method:
+            method.install(other)
+        other.load_state_dict(torch.load(tmp_path / "weights.pt"))
+        torch.testing.assert_close(other.eval()(torch.ones(2, 6)), model.eval()(torch.ones(2, 6)))
+
+
+def test_a_restored_model_has_memory_moments_and_random_state(tmp_path):
+    model, optimizer = model_of(SparseBackprop(0.3, 0.8))
+    here = checkpoint(tmp_path)
+    here.save(capture(model, optimizer))
+    drawn = torch.rand(3)
+    other, fresh = model_of(SparseBackprop(0.3, 0.8))
+    for p in other.parameters():
+        torch.nn.init.zeros_(p)
+    restore(here.load(), other, fresh)
+    assert torch.equal(torch.rand(3), drawn)
+    one, two = capture(model, optimizer), capture(other, fresh)
+    assert all(torch.equal(one["model"][key], two["model"][key]) for key in one["model"])
+    assert all(torch.equal(one["memories"][key], two["memories"][key]) for key in one["memories"])
+    assert one["optimizer"]["state"].keys() == two["optimizer"]["state"].keys()

@@ -1,0 +1,312 @@
+"""The command line: what `python -m src.train` leaves, refuses and survives."""
+
+import csv
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+ROOT = Path(__file__).resolve().parents[1]
+KILLS = 8
+SMOKE = ("experiment=smoke", "task=mnist")
+LEFT = {"record.json", "history.csv", "train.log", "weights.pt", "config.yaml", "overrides.yaml"}
+
+
+def records(outputs):
+    return {path.parent: json.loads(path.read_bytes()) for path in sorted(outputs.rglob("record.json"))}
+
+
+@pytest.fixture
+def smoke(commands, tmp_path):
+    """Run the smoke experiment with these overrides; outputs go to a folder of the test."""
+
+    def run(*overrides, start=False, **options):
+        command = sorted((*SMOKE, f"paths.outputs={tmp_path}/out", *overrides), key=lambda word: word != "-m")
+        return commands.start(*command, **options) if start else commands.run(*command, **options)
+
+    run.outputs = tmp_path / "out"
+    return run
+
+
+def test_a_run_leaves_record_history_log_and_weights(smoke):
+    done = smoke("method=msbp")
+    assert done.returncode == 0, done.err
+    ((folder, record),) = records(smoke.outputs).items()
+    assert {path.name for path in folder.iterdir()} == LEFT
+    assert re.fullmatch(r"[A-Za-z0-9._-]+", folder.name)
+    rows = list(csv.DictReader((folder / "history.csv").read_text().splitlines()))
+    assert [float(row["dev"]) for row in rows] == [row["dev"] for row in record["history"]]
+    assert "epoch 2/2" in (folder / "train.log").read_text()
+    assert torch.load(folder / "weights.pt")["net.0.weight"].shape == (50, 784)
+    assert not list(smoke.outputs.rglob("*.pt.*")) and not list((smoke.outputs / "checkpoints").glob("*.pt"))
+
+
+def test_the_summary_says_what_a_user_wants_first(smoke):
+    said = smoke("method=sbp").out
+    (folder,) = records(smoke.outputs)
+    for part in ("tiny made-up sample", "test accuracy", "BP ", "total ", "k per layer: net.0 2, net.3 2"):
+        assert part in said
+    assert f"record: {folder}/record.json" in said and "python -m src.report" in said
+
+
+def test_the_same_request_is_not_run_twice_unless_forced(smoke):
+    smoke("method=sbp")
+    again = smoke("method=sbp", "trainer.device=auto")
+    assert again.returncode == 0 and "has a record" in again.out and "test accuracy" in again.out
+    assert len(records(smoke.outputs)) == len(list((smoke.outputs / "runs").iterdir())) == 1
+    assert smoke("method=sbp", "force=true").returncode == 0
+    first, second = records(smoke.outputs).values()
+    assert first["signature"] == second["signature"] and first["test"] == second["test"]
+
+
+def test_runs_of_one_second_share_nothing(smoke):
+    started = [smoke("method=msbp", f"seed={seed}", start=True) for seed in range(3)]
+    assert [command.wait().returncode for command in started] == [0, 0, 0]
+    found = records(smoke.outputs)
+    assert sorted(record["seed"] for record in found.values()) == [0, 1, 2]
+    for folder, record in found.items():
+        assert f"seed={record['seed']}" in OmegaConf.load(folder / "overrides.yaml")
+        assert (folder / "train.log").read_text().count("epoch 1/2") == 1
+    assert sum(record["times_comparable"] for record in found.values()) < 3
+
+
+@pytest.mark.parametrize(("force", "runs"), [("false", 1), ("true", 3)])
+def test_equal_requests_at_once_run_once_or_each_when_forced(smoke, force, runs):
+    started = [smoke("method=msbp", f"force={force}", start=True) for _ in range(3)]
+    assert [command.wait().returncode for command in started] == [0, 0, 0]
+    found = records(smoke.outputs)
+    assert len(found) == runs and len({record["test"] for record in found.values()}) == 1
+    assert sum("has a record" in command.out for command in started) == 3 - runs
+
+
+def test_two_sweeps_at_once_run_each_member_once(smoke):
+    sweep = ("-m", "seed=0,1", "method=baseline,msbp")
+    started = [smoke(*sweep, start=True) for _ in range(2)]
+    assert [command.wait().returncode for command in started] == [0, 0]
+    found = records(smoke.outputs)
+    requests = [(record["method"], record["seed"]) for record in found.values()]
+    assert sorted(requests) == [("baseline", 0), ("baseline", 1), ("msbp", 0), ("msbp", 1)]
+    for folder, record in found.items():
+        overrides = OmegaConf.load(folder / "overrides.yaml")
+        assert {f"seed={record['seed']}", f"method={record['method']}"} <= set(overrides)
+
+
+def test_a_folder_that_holds_a_run_is_not_written_over(smoke, tmp_path):
+    place = f"hydra.run.dir={tmp_path}/mine"
+    assert smoke("seed=0", place).returncode == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "mine").iterdir()}
+    refused = smoke("seed=1", place)
+    assert refused.returncode == 1 and "holds another run" in refused.err
+    assert {path.name: path.read_bytes() for path in (tmp_path / "mine").iterdir()} == before
+
+
+WRONG = [
+    ("method.r=0", "r must be in (0, 1]"),
+    ("method.r=1.5", "r must be in (0, 1]"),
+    ("method.gamma=-1", "gamma must be in [0, 1]"),
+    ("method.memory=big", "shared"),
+    ("seed=abc", "seed must be one whole number"),
+    ('seed="0,1,2"', "seed must be one whole number"),
+    ("seed=-1", "seed must be one whole number"),
+    ("seed=range(0,3)", "need -m"),
+    ("seed=0,1", "need -m"),
+    ("trainer.epochs=0", "trainer.epochs must be a whole number of at least 1"),
+    ("trainer.threads=1000", "cores"),
+    ("trainer.device=tpu", "cpu, cuda, auto"),
+    ("task.batch_size=0", "task.batch_size must be"),
+    ("model.dropout=1", "model.dropout must be in [0, 1)"),
+    ("optimizer.lr=-1", "lr"),
+    ("method=sgd", "baseline"),
+    ("task=nothing", "mnist"),
+    ("trainer.epoch=3", "trainer.epoch"),
+    ("resume=nowhere.pt", "no checkpoint nowhere.pt"),
+]
+
+
+@pytest.mark.parametrize(("override", "said"), WRONG, ids=[override for override, _ in WRONG])
+def test_a_wrong_value_is_refused_in_one_paragraph_before_any_work(smoke, override, said):
+    refused = smoke(override)
+    assert refused.returncode == 1
+    assert said in refused.err and "Traceback" not in refused.err + refused.out
+    assert len(refused.err) < 1000 and "epoch 1" not in refused.out
+    assert not records(smoke.outputs)
+
+
+def test_baseline_has_no_ratio_to_set(smoke):
+    refused = smoke("method=baseline", "method.r=0.1")
+    assert refused.returncode == 1 and "method.r" in refused.err
+
+
+def test_the_whole_traceback_is_there_for_who_asks(smoke):
+    refused = smoke("method.r=0", env={"HYDRA_FULL_ERROR": "1"})
+    assert refused.returncode == 1 and "Traceback" in refused.err
+
+
+def test_a_wrong_member_of_a_sweep_does_not_hide_the_others(smoke):
+    done = smoke("-m", "method.r=0.04,0,0.1")
+    assert done.returncode == 1 and "r must be in (0, 1]" in done.err and "Traceback" not in done.err
+    assert [record["r"] for record in records(smoke.outputs).values()] == [0.04, 0.1]
+
+
+@pytest.mark.parametrize("seeds", ["seed=range(0,3)", "seed=0,1,2", "seed=1,1"])
+def test_a_sweep_over_seeds_gives_each_seed_one_record(smoke, seeds):
+    assert smoke("-m", seeds).returncode == 0
+    expected = [1] if seeds == "seed=1,1" else [0, 1, 2]
+    assert sorted(record["seed"] for record in records(smoke.outputs).values()) == expected
+
+
+ODD = "r=0.04, γ=0.8"
+
+
+def test_odd_paths_work_when_they_are_quoted(commands, tmp_path):
+    here = tmp_path / "thư mục 1"
+    here.mkdir()
+    outputs = f'paths.outputs="{ODD}"'
+    first = commands.run(*SMOKE, outputs, "trainer.keep_checkpoint=true", cwd=here)
+    assert first.returncode == 0, first.err
+    ((folder, record),) = records(here / ODD).items()
+    resume = f'resume="{folder.relative_to(here)}/checkpoint.pt"'
+    again = commands.run(*SMOKE, 'paths.outputs="new = out"', resume, cwd=here)
+    assert again.returncode == 0, again.err
+    (resumed,) = records(here / "new = out").values()
+    assert resumed["resumed"] and resumed["test"] == record["test"]
+
+
+def test_an_unquoted_odd_path_fails_with_a_hint(smoke):
+    refused = smoke(f"resume=runs/{ODD}/checkpoint.pt")
+    assert refused.returncode == 1 and "quote" in refused.err
+
+
+def test_a_plain_c_locale_changes_nothing(tmp_path):
+    """A process of its own: the locale is read when Python starts."""
+    folder = tmp_path / "thư mục γ"
+    folder.mkdir()
+    plain = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-m", "src.train", *SMOKE, f'paths.outputs="{folder}"']
+    done = subprocess.run(command, env={**os.environ, **plain}, cwd=ROOT, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    (where,) = records(folder)
+    assert OmegaConf.load(where / "config.yaml").task.name == "mnist"
+    assert "epoch 2/2" in (where / "train.log").read_text(encoding="utf-8")
+
+
+def weights(outputs):
+    (folder,) = records(outputs)
+    return torch.load(folder / "weights.pt")
+
+
+def equal(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[key], other[key]) for key in one)
+
+
+def test_a_run_that_is_killed_again_and_again_ends_with_the_same_weights(commands, tmp_path):
+    request = (*SMOKE, "method=msbp", "trainer.epochs=3")
+    whole = commands.run(*request, f"paths.outputs={tmp_path}/whole")
+    assert whole.returncode == 0, whole.err
+    outputs, random = tmp_path / "killed", Random(0)
+    for _ in range(KILLS):
+        before = saved(outputs)
+        command = commands.start(*request, f"paths.outputs={outputs}", "trainer.save_every=1")
+        command.until(lambda before=before: saved(outputs) != before)
+        time.sleep(random.uniform(0, 0.1))
+        command.send(signal.SIGKILL)
+        assert command.wait().returncode == -signal.SIGKILL
+    last = commands.run(*request, f"paths.outputs={outputs}", "trainer.save_every=1")
+    assert last.returncode == 0, last.err
+    (record,) = records(outputs).values()
+    assert record["resumed"] and equal(weights(outputs), weights(tmp_path / "whole"))
+    assert not list((outputs / "checkpoints").glob("*.p*t"))
+
+
+def saved(outputs):
+    return [path.stat().st_mtime_ns for path in outputs.glob("checkpoints/*.pt")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_with_a_checkpoint_and_the_same_command_goes_on(smoke, number):
+    request = ("method=msbp", "trainer.epochs=2000")
+    command = smoke(*request, start=True)
+    command.until(lambda: "epoch 2/" in command.out)
+    command.send(number)
+    stopped = command.wait()
+    assert stopped.returncode == 130 and "the same command goes on" in stopped.err
+    assert "Traceback" not in stopped.err and not records(smoke.outputs)
+    again = smoke(*request, start=True)
+    again.until(lambda: "epoch " in again.out)
+    again.send(number)
+    again.wait()
+    assert "epoch 1/" not in again.out
+
+
+def test_an_interrupted_sweep_keeps_whole_records_and_can_be_run_again(smoke):
+    sweep = ("-m", "method=msbp", "seed=0,1,2", "trainer.epochs=30")
+    command = smoke(*sweep, start=True)
+    command.until(lambda: records(smoke.outputs))
+    command.send(signal.SIGINT)
+    assert command.wait().returncode == 130
+    assert [record["seed"] for record in records(smoke.outputs).values()] == [0]
+    (path,) = [folder / "record.json" for folder in records(smoke.outputs)]
+    path.write_bytes(path.read_bytes()[:1000])
+    assert smoke(*sweep).returncode == 0
+    path.unlink()
+    assert sorted(record["seed"] for record in records(smoke.outputs).values()) == [0, 1, 2]
+
+
+def test_a_waiting_process_takes_over_when_the_first_is_killed(smoke):
+    first = smoke("trainer.epochs=3000", start=True)
+    first.until(lambda: "epoch 2/" in first.out)
+    second = smoke("trainer.epochs=3000", start=True)
+    second.until(lambda: "waiting for it" in second.out)
+    first.send(signal.SIGKILL)
+    second.until(lambda: "epoch " in second.out)
+    second.send(signal.SIGINT)
+    assert second.wait().returncode == 130 and "epoch 1/" not in second.out
+
+
+def test_a_damaged_checkpoint_is_named_and_nothing_starts_over(smoke):
+    command = smoke("trainer.epochs=3000", start=True)
+    command.until(lambda: saved(smoke.outputs))
+    command.send(signal.SIGKILL)
+    command.wait()
+    (path,) = (smoke.outputs / "checkpoints").glob("*.pt")
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    refused = smoke("trainer.epochs=3000")
+    assert refused.returncode == 1 and f"{path} is no whole checkpoint" in refused.err
+    assert "delete it" in refused.err and "epoch 1" not in refused.out
+
+
+def test_a_full_disk_names_the_file_and_spoils_nothing(smoke):
+    """File sizes are limited as by `ulimit -f 64`: the log fits, a checkpoint does not."""
+    stopped = smoke("method=msbp", "model.hidden=100", file_limit=64 * 1024)
+    assert stopped.returncode == 1 and "checkpoints/" in stopped.err and "File too large" in stopped.err
+    assert "Traceback" not in stopped.err
+    assert not records(smoke.outputs) and not list((smoke.outputs / "checkpoints").glob("*.p*t"))
+    (log,) = smoke.outputs.rglob("train.log")
+    assert "File too large" in log.read_text()
+
+
+def test_several_processes_and_a_read_only_folder_read_one_mnist(commands, tmp_path, unprivileged):
+    """Real files, tiny training; the reader that may not write is a process of its own."""
+    folder = tmp_path / "data/MNIST/raw"
+    shutil.copytree(ROOT / "data/MNIST/raw", folder)
+    request = ["task=mnist", "task.batch_size=5000", "trainer.epochs=1", "model.hidden=10", "force=true"]
+    request += [f"paths.data={tmp_path}/data", f"paths.outputs={tmp_path}/out"]
+    started = [commands.start(*request) for _ in range(3)]
+    assert [command.wait().returncode for command in started] == [0, 0, 0]
+    for path in (*folder.iterdir(), folder, folder.parent, folder.parent.parent):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    command = [*unprivileged, sys.executable, "-m", "src.train", *request]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    scores = [record["test"] for record in records(tmp_path / "out").values()]
+    assert len(scores) == 4 and len(set(scores)) == 1
