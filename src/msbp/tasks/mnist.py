@@ -71,7 +71,7 @@ class Mnist:
 
     def batches(self, split: Examples, seed: int, epoch: int) -> Iterator[Batch]:
         for index in order(len(split), seed, epoch).split(self.batch_size):
-            yield split.x[index], split.y[index]
+            yield split.x.index_select(0, index), split.y.index_select(0, index)  # half of indexing's time
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         return model.loss(*batch)  # type: ignore[operator]
