@@ -11,7 +11,7 @@ from msbp.clock import Clock
 from msbp.methods import FullBackprop, SparseBackprop
 from msbp.models.mlp import MLP
 from msbp.optim import SGD, Adam
-from msbp.tasks.base import Splits
+from msbp.tasks.base import Score, Splits
 from msbp.tasks.mnist import Mnist, made_up
 from msbp.trainer import Run, Trainer
 
@@ -168,7 +168,7 @@ def test_full_ratio_without_memory_is_the_baseline(tmp_path):
 def test_test_is_taken_at_the_first_best_dev_epoch_and_at_the_last():
     run = new_run(METHODS["baseline"])
     scores = iter([50, 10, 70, 20, 70, 60, 30])  # dev, test; dev, test; dev; dev and test of the last
-    run.score = lambda split: type("Score", (), {"value": next(scores), "signature": "fixed"})
+    run.score = lambda split: Score(value := next(scores), "fixed", {"half": value / 2})
     run.state.step_in_epoch = 1
     for last in (False, False, False, True):
         run.state.step_in_epoch = 1
@@ -181,6 +181,7 @@ def test_test_is_taken_at_the_first_best_dev_epoch_and_at_the_last():
         30,
     )
     assert [row["test"] for row in measured["history"]] == [10, 20, None, 30]
+    assert [row["test_half"] for row in measured["history"]] == [5, 10, None, 15]
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
