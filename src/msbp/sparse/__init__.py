@@ -7,6 +7,7 @@ from .convert import convert, fuse, memories
 from .dropout import keep_mask
 from .linear import SparseLinear
 from .loss import cross_entropy
+from .lstm import SparseLSTM
 from .max_over_time import MaxOverTime
 from .memory import GradientMemory
 from .sparsifiers import entries_kept, top_k, unified_top_k
@@ -19,6 +20,7 @@ __all__ = [
     "SparseConv1d",
     "SparseConv2d",
     "SparseConvolution",
+    "SparseLSTM",
     "SparseLinear",
     "convert",
     "cross_entropy",
