@@ -5,65 +5,15 @@ of all F maps at one position of one example; rows without any gradient take no 
 nor leave any. The memory is one vector over the maps, shared by all positions as the weight is, for any T.
 """
 
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NoReturn, Self, cast
 
 import torch
 from torch import Tensor, nn
 
-from .kernels.conv import keep_largest
 from .linear import BIAS_GRADIENTS, check_choices
 from .memory import MEMORIES, GradientMemory, SequentialMemory
-from .node import by_kernel
-from .sparsifiers import top_k, unified_top_k
-
-
-def flat_top_k(v: Tensor, k: int, example: Tensor, positions: int) -> Tensor:
-    """The k T largest of all F x T entries of each example (meProp-CNN); ties go to the first position."""
-    sizes = example.bincount()
-    within = torch.arange(len(v), device=v.device) - (sizes.cumsum(0) - sizes)[example]
-    blocks = v.new_zeros(len(sizes), int(sizes.max()), v.shape[1])
-    blocks[example, within] = v
-    kept = largest_of_rows(blocks.flatten(1), min(k * positions, blocks[0].numel()))
-    return kept.view_as(blocks)[example, within]
-
-
-def row_top_k(v: Tensor, k: int, example: Tensor, positions: int) -> Tensor:
-    """The k largest maps of each row."""
-    return largest_of_rows(v, k)
-
-
-def largest_of_rows(v: Tensor, k: int) -> Tensor:
-    """top_k, by kernel where one can read v (R, n)."""
-    if not by_kernel(v):
-        return top_k(v, k)
-    out = torch.empty_like(v)
-    keep_largest(v.numpy(), k, out.numpy())
-    return out
-
-
-def unified_maps(v: Tensor, k: int, example: Tensor, positions: int) -> Tensor:
-    """The same k maps in all rows of the batch."""
-    return unified_top_k(v, k)
-
-
-class Selection(NamedTuple):
-    """What competes for being kept: the sparsifier takes rows v (R, F), k, the example (R) of each row, T.
-
-    pooled: the entries behind the maximum over time compete, not those before it.
-    """
-
-    sparsifier: Callable[[Tensor, int, Tensor, int], Tensor]
-    pooled: bool = False
-
-
-SELECTIONS = {
-    "per_example": Selection(flat_top_k),
-    "per_position": Selection(row_top_k),
-    "pooled": Selection(row_top_k, pooled=True),
-    "unified": Selection(unified_maps),
-}
+from .selections import SELECTIONS, Selection
 
 
 class SparseConvolution(nn.Module):
@@ -137,13 +87,17 @@ class SparseConvolution(nn.Module):
         return torch.cat(estimates), m
 
     def check(self, g: Tensor) -> None:
-        """FloatingPointError unless all of g is finite."""
+        """Refuse a gradient unless all of it is finite."""
         if not torch.isfinite(g).all():
-            raise FloatingPointError(
-                f"the gradient of layer {self.name or self} is NaN or infinite in its backward pass, step "
-                f"{self.step + 1}; nothing of it was kept: the learning rate is too high, or the data hold "
-                "bad values"
-            )
+            self.refuse()
+
+    def refuse(self) -> NoReturn:
+        """Report a gradient that is not finite."""
+        raise FloatingPointError(
+            f"the gradient of layer {self.name or self} is NaN or infinite in its backward pass, step "
+            f"{self.step + 1}; nothing of it was kept: the learning rate is too high, or the data hold "
+            "bad values"
+        )
 
     def finish(self, m: Tensor | None) -> None:
         """End a backward pass that went well: store the memory and count the step."""

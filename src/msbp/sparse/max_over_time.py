@@ -14,8 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .conv import SparseConvolution, flat_top_k
+from .conv import SparseConvolution
+from .memory import SharedMemory
 from .node import by_kernel
+from .selections import flat_top_k, row_top_k
 from .windows import (
     Batch,
     Entries,
@@ -23,6 +25,7 @@ from .windows import (
     best_windows_fast,
     gradients,
     gradients_fast,
+    keep_entries,
     rows_with_gradient,
 )
 
@@ -81,9 +84,26 @@ class SparseMaxOverTime(SparseConvolution, FusedMaxOverTime):
             g, m = self.estimate(gradient, torch.arange(len(gradient), device=start.device), 1)
             return one_a_map(g, start), m
         rows, example, place = rows_with_gradient(gradient, start, offsets)
+        if self.row_by_row() and by_kernel(rows) and len(rows):
+            return self.keep_entries(rows, place)
         g, m = self.estimate(rows, example, positions)
         row, maps = g.nonzero(as_tuple=True)
         return Entries(g[row, maps], maps, place[row]), m
+
+    def row_by_row(self) -> bool:
+        """Whether one kernel can select: each row for itself, with at most a shared memory."""
+        return self.selection.sparsifier is row_top_k and (
+            self.memory is None or type(self.memory) is SharedMemory
+        )
+
+    def keep_entries(self, rows: Tensor, place: Tensor) -> tuple[Entries, Tensor | None]:
+        """`estimate` by one kernel."""
+        memory = self.memory
+        m, gamma = (rows.new_zeros(1, rows.shape[1]), 0.0) if memory is None else (memory.m, memory.gamma)
+        kept = keep_entries(rows, place, self.k, m, gamma)
+        if kept is None:
+            self.refuse()
+        return kept
 
     def keeps_all(self, positions: int) -> bool:
         """Whether k T covers the F entries that an example has at most, and no memory adds others."""

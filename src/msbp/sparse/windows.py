@@ -5,13 +5,14 @@ Letters: U distinct rows of x, E their width, N places, B sentences, F maps, w w
 """
 
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import conv1d, embedding
 
 from .kernels import conv as kernels
+from .kernels import entries as select
 from .node import by_kernel
 
 EMPTY = -1  # no word: beyond a sentence's ends
@@ -21,34 +22,34 @@ class Batch(NamedTuple):
     """Sentences laid end to end: which row of x (U, E) stands at each place, and where sentences begin."""
 
     x: Tensor
-    index: Tensor  # (N)
+    ids: Tensor  # (N)
     offsets: Tensor  # (B + 1), the last is N
 
     def widened(self, margin: int) -> "Batch":
         """The same with `margin` empty places on both sides of each sentence; refuses what is no batch."""
         extra = 2 * margin * (len(self.offsets) - 1)
-        wide, offsets = self.index.new_empty(len(self.index) + extra), torch.empty_like(self.offsets)
+        wide, offsets = self.ids.new_empty(len(self.ids) + extra), torch.empty_like(self.offsets)
         if not by_kernel(self.x):
             self._check()
             return self._widened(margin, wide)
-        if not kernels.widen(*arrays(self.index, self.offsets), margin, len(self.x), *arrays(wide, offsets)):
+        if not kernels.widen(margin, len(self.x), *arrays(self.ids, self.offsets, wide, offsets)):
             self._check()
         return Batch(self.x, wide, offsets)
 
     def _widened(self, margin: int, wide: Tensor) -> "Batch":
         extra = 2 * margin * torch.arange(len(self.offsets), device=self.offsets.device)
         shift = (extra[:-1] + margin).repeat_interleave(self.offsets.diff())
-        wide.fill_(EMPTY)[torch.arange(len(self.index), device=wide.device) + shift] = self.index
+        wide.fill_(EMPTY)[torch.arange(len(self.ids), device=wide.device) + shift] = self.ids
         return Batch(self.x, wide, self.offsets + extra)
 
     def _check(self) -> None:
-        at, words = self.offsets.tolist(), len(self.index)
+        at, words = self.offsets.tolist(), len(self.ids)
         if len(at) < 2 or at[0] != 0 or at[-1] != words or any(a >= b for a, b in pairwise(at)):
             raise ValueError(
                 f"offsets must rise from 0 to the {words} words of the batch, one word a sentence at least; "
                 f"got {at}: leave empty sentences out"
             )
-        low, high = (int(end) for end in self.index.aminmax())
+        low, high = (int(end) for end in self.ids.aminmax())
         if low < 0 or high >= len(self.x):
             raise IndexError(
                 f"index must lie in 0 ... {len(self.x) - 1}, the rows of x; got {low} ... {high}"
@@ -56,7 +57,7 @@ class Batch(NamedTuple):
 
     def rows(self) -> Tensor:
         """x at every place (N, E), zero at empty ones."""
-        return self.x[self.index.clamp(min=0)] * (self.index >= 0)[:, None]
+        return self.x[self.ids.clamp(min=0)] * (self.ids >= 0)[:, None]
 
 
 class Entries(NamedTuple):
@@ -72,8 +73,8 @@ def best_windows(batch: Batch, weight: Tensor, bias: Tensor) -> tuple[Tensor, Te
     lengths = batch.offsets.diff()
     time = torch.arange(int(lengths.max()), device=lengths.device)
     none = len(batch.x)  # the row of an empty place
-    index = batch.index.new_full((len(lengths), len(time)), none)
-    index[time < lengths[:, None]] = torch.where(batch.index == EMPTY, none, batch.index)
+    index = batch.ids.new_full((len(lengths), len(time)), none)
+    index[time < lengths[:, None]] = torch.where(batch.ids == EMPTY, none, batch.ids)
     x = embedding(index, torch.cat([batch.x, batch.x.new_zeros(1, batch.x.shape[1])]))
     h = conv1d(x.transpose(1, 2), weight[:, 0].transpose(1, 2), bias)  # (B, F, T)
     beyond = time[: h.shape[2]] > (lengths - weight.shape[2])[:, None]
@@ -86,9 +87,8 @@ def best_windows_fast(batch: Batch, weight: Tensor, bias: Tensor) -> tuple[Tenso
     maps, _, window, width = weight.shape
     slices = weight.view(maps, window, width).transpose(0, 1).reshape(window * maps, width)
     shape = len(batch.offsets) - 1, maps
-    best, start = batch.x.new_empty(shape), batch.index.new_empty(shape)
-    inputs = arrays(batch.x @ slices.T, batch.index, batch.offsets, bias)
-    kernels.best_windows(*inputs, window, *arrays(best, start))
+    best, start = batch.x.new_empty(shape), batch.ids.new_empty(shape)
+    kernels.best_windows(window, *arrays(batch.x @ slices.T, batch.ids, batch.offsets, bias, best, start))
     return best, start
 
 
@@ -104,7 +104,7 @@ def gradients(
     if not need_x:
         return grad_weight, grad_bias, None
     shares = (values[:, None, None] * weight[maps, 0]).flatten(0, 1)
-    rows = batch.index[window].flatten()
+    rows = batch.ids[window].flatten()
     here = rows != EMPTY
     return grad_weight, grad_bias, torch.zeros_like(batch.x).index_add_(0, rows[here], shares[here])
 
@@ -114,7 +114,7 @@ def gradients_fast(
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """The same by kernels, which pass over entries that are zero."""
     maps, _, window, width = weight.shape
-    inputs = arrays(*entries, batch.index)
+    inputs = arrays(*entries, batch.ids)
     grad_weight, grad_bias = torch.empty_like(weight), weight.new_empty(maps)
     kernels.weight_gradient(*inputs, *arrays(batch.x, grad_weight.view(maps, window, width), grad_bias))
     if not need_x:
@@ -140,6 +140,19 @@ def rows_with_gradient(gradient: Tensor, start: Tensor, offsets: Tensor) -> tupl
     return rows[place], torch.searchsorted(offsets, place, right=True) - 1, place
 
 
-def arrays(*tensors: Tensor) -> list:
+def keep_entries(
+    rows: Tensor, place: Tensor, k: int, m: Tensor, gamma: float
+) -> tuple[Entries, Tensor] | None:
+    """By kernel the k largest entries of each row (R, F) plus a shared memory m (1, F), and the next memory.
+
+    None if some are not finite.
+    """
+    room, after = len(rows) * k, torch.empty_like(m)
+    entries = Entries(rows.new_empty(room), place.new_empty(room), place.new_empty(room))
+    found = select.keep_entries(k, gamma, *arrays(rows, m[0], place, *entries, after[0]))
+    return None if found < 0 else (Entries(*(part[:found] for part in entries)), after)
+
+
+def arrays(*tensors: Tensor) -> Any:
     """The tensors as numpy arrays on the same memory."""
     return [t.detach().contiguous().numpy() for t in tensors]

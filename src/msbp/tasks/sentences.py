@@ -68,16 +68,14 @@ class SentenceClassification:
         corpus = made_up() if self.sample == "tiny" else read_corpus(self.find())
         parts = PROTOCOLS[self.protocol](corpus.labels, seed)
         vectors, known = self.read_vectors(corpus)
-        train = {word for i in parts[0] for word in corpus.sentences[i]}
-        words = vocabulary(
-            ([w for w in s if w in train or w in known] for s in corpus.sentences), vectors, seed
-        )
+        known |= {word for i in parts[0] for word in corpus.sentences[i]}
+        words = vocabulary(([w for w in s if w in known] for s in corpus.sentences), vectors, seed)
         labels = torch.tensor(corpus.labels)
         numbers = [torch.tensor([words[word] for word in sentence]) for sentence in corpus.sentences]
-        split = [Sentences([numbers[i] for i in part], labels[part]) for part in parts]
+        train, dev, test = (Sentences([numbers[i] for i in part], labels[part]) for part in parts)
         rows = made_up_vectors(len(words)) if self.sample == "tiny" else words.vectors
         sizes = {"vocabulary": len(words), "outputs": len(self.files), "vectors": rows}
-        return Splits(*split, sizes=sizes, notes=(*corpus.notes, f"protocol {self.protocol}"))
+        return Splits(train, dev, test, sizes, (*corpus.notes, f"protocol {self.protocol}"))
 
     def read_vectors(self, corpus: Corpus) -> tuple[WordVectors | None, set[str]]:
         """The vectors of the corpus's words, and which words have one: training need not show those."""

@@ -1,4 +1,4 @@
-"""Kernels of windows.py: maxima over windows, gradients from single entries, and the largest of many rows.
+"""Kernels of windows.py: maxima over windows, and gradients from single entries.
 
 Letters as in windows.py: U distinct rows of x, E width, N places, B sentences, F maps, w window, M entries.
 The index is negative at an empty place.
@@ -9,11 +9,10 @@ import numpy as np
 from .compile import kernel
 from .intrinsics import address_of
 from .rows import BYTES, weighted_sum
-from .select import INFINITE, LANES, MAGNITUDE, top_k
 
 
 @kernel
-def widen(index, offsets, margin, rows, wide, wide_offsets):
+def widen(margin, rows, index, offsets, wide, wide_offsets):
     """Copy index and offsets with `margin` empty places on both sides of each sentence.
 
     Returns False if the offsets cut the index into no sentences, or an index is none of so many rows.
@@ -41,7 +40,7 @@ def widen(index, offsets, margin, rows, wide, wide_offsets):
 
 
 @kernel
-def best_windows(y, index, offsets, bias, window, best, start):
+def best_windows(window, y, index, offsets, bias, best, start):
     """max over windows of h, best (B, F), and the place where the winner starts (B, F); ties go to the first.
 
     y (U, w F) holds each row of x times each slice of the weight, so h is the sum of w shifted rows of y.
@@ -149,30 +148,3 @@ def rows_with_gradient(gradient, start, offsets, place, example, rows):
             if gradient[b, f] != 0:
                 rows[row_of[start[b, f]], f] = gradient[b, f]
     return count
-
-
-@kernel
-def keep_largest(v, k, out):
-    """out (R, F) = v with all but the k largest magnitudes of each row set to zero, ties to the lowest index.
-
-    A row that holds a NaN or an infinity is copied as it is, for the caller to find it.
-    """
-    width = v.shape[1]
-    lanes = (width + LANES - 1) // LANES * LANES
-    scratch, magnitudes = np.zeros(lanes, np.float32), np.zeros(lanes + LANES, np.int32)
-    candidates, kept = np.empty(lanes + LANES, np.int32), np.empty(lanes + LANES, np.int32)
-    bits, distance = scratch.view(np.int32), np.int64(1 << 23)
-    for r in range(len(v)):
-        row, to, largest = v[r], out[r], np.int32(0)
-        for f in range(width):
-            scratch[f] = row[f]
-            to[f] = 0
-        for f in range(width):
-            largest = max(largest, np.int32(bits[f] & MAGNITUDE))
-        if largest >= INFINITE:
-            for f in range(width):
-                to[f] = row[f]
-            continue
-        count, distance = top_k(bits, lanes, k, np.int64(largest), distance, candidates, magnitudes, kept)
-        for q in range(count):
-            to[kept[q]] = row[kept[q]]
