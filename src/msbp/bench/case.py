@@ -21,6 +21,7 @@ from .summary import compared, numbers
 FORMED_PART = 0.25  # of the seconds: for backward passes that form every gradient
 FLOP_BATCHES = 3
 PEAK_STEPS = 3  # in which memory is watched
+PROTOCOL = ["seconds", "block", "settle", "warmup", "settling"]  # what a result tells of how it was measured
 
 
 def measure(cfg: DictConfig, voice: Voice) -> dict[str, Any]:
@@ -31,6 +32,7 @@ def measure(cfg: DictConfig, voice: Voice) -> dict[str, Any]:
     result = {"case": cfg.case.name, "sweep": cfg.sweep.name if cfg.sweep else None, "threads": cfg.threads}
     result |= machine.describe(device) | {"allocator": "keep" if kept else "default"}
     result |= {"started_at": datetime.now(UTC).isoformat(timespec="seconds"), "seed": cfg.seed}
+    result |= {"protocol": OmegaConf.to_container(OmegaConf.masked_copy(cfg, PROTOCOL))}
     if not cfg.sweep:
         return result | point(cfg, [], voice)
     points = []
@@ -88,7 +90,7 @@ def prepared(cfg: DictConfig, setting: Sequence[str], voice: Voice) -> tuple[lis
     voice.say(f"warming up {', '.join(names)}")
     rows = [make[name]() for name in names]
     for row in rows:
-        row.steps(cfg.warmup)
+        row.steps(cfg.settling.get(row.name, cfg.warmup))
     voice.say("watching memory")
     for row in rows:
         row.peak_mib = peak_mib(partial(trial, make[row.name]))
