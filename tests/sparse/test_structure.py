@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from msbp.sparse import convert, fuse
+from msbp.sparse import convert, cross_entropy, fuse
 
 from .problems import assert_close, each_dtype, each_entry, gradients, mlp
 
@@ -115,3 +115,22 @@ def test_a_hook_that_waits_for_several_gradients(backward):
     torch.autograd.graph.register_multi_grad_hook(list(model.parameters()), seen.append)
     backward(model, *batch())
     assert_close(dict(zip(gradients(model), seen[0], strict=True)), gradients(model), 0)
+
+
+@each_full
+def test_weights_replaced_between_the_passes_are_used_or_refused(install):
+    """torch uses the new numbers; what may not happen is that freed ones are read."""
+    for criterion in (cross_entropy, nn.functional.cross_entropy):
+        model, plain = pair(install)
+        data = batch()
+        losses = [criterion(network(data[0]), data[1]) for network in (model, plain)]
+        for network in (model, plain):
+            for p in network.parameters():
+                p.data = p.data + 1
+        losses[1].backward()
+        try:
+            losses[0].backward()
+        except RuntimeError as error:
+            assert "weight" in str(error) or "parameter" in str(error)
+        else:
+            assert_close(gradients(model), gradients(plain))
