@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from msbp.optim import Adam, clip_grad_norm_
+from msbp.sparse import convert, fuse
 from msbp.sparse.embedding import RowEmbedding
 from msbp.sparse.factored import FactoredParameter
 
@@ -111,3 +112,15 @@ def test_copies_and_keys_stay():
 def test_an_id_beyond_the_table_is_refused():
     with pytest.raises(IndexError):
         pair()[1](torch.tensor([8]))
+
+
+@pytest.mark.parametrize("change", [fuse, convert])
+def test_fuse_and_convert_both_keep_rows_of_trained_embeddings(change):
+    net = nn.Sequential(nn.Embedding(8, 4), nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2))
+    fixed = nn.Embedding.from_pretrained(torch.randn(8, 4))
+    model = nn.ModuleDict({"net": net, "fixed": fixed, "clipped": nn.Embedding(8, 4, max_norm=1.0)})
+    model.hidden_layers = [["net.1"]]  # type: ignore[assignment]
+    assert "net.0" not in change(model)
+    assert [type(net[0]), type(fixed), type(model["clipped"])] == [RowEmbedding, nn.Embedding, nn.Embedding]
+    net(IDS).sum().backward()
+    assert net[0].weight.factors and net[0].weight.grad.shape == (8, 4)

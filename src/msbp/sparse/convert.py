@@ -9,6 +9,7 @@ from torch.nn.utils import parametrize
 
 from .chain import Chain
 from .conv import SparseConv1d, SparseConv2d, SparseConvolution
+from .embedding import RowEmbedding, keeps_rows
 from .linear import SparseLinear, check_choices
 from .lstm import FusedLSTM, SparseLSTM, adoptable, check_lstm_choices
 from .max_over_time import FusedMaxOverTime, MaxOverTime, SparseMaxOverTime
@@ -60,6 +61,7 @@ def convert(
             choices |= {"gates": gates, "carry": carry}
         kind.adopt(layer, name, kept[name], gamma, **choices)
     _chain(model, lambda sequential: any(type(module) is SparseLinear for module in sequential))
+    _lean(model)
     return kept
 
 
@@ -68,11 +70,20 @@ def fuse(model: nn.Module) -> list[str]:
     _refuse_second_time(model)
     chained = _chain(model, lambda sequential: any(type(module) is nn.Linear for module in sequential))
     inside = {module for sequential in chained for module in sequential if type(module) is nn.Linear}
+    recurrent = {FusedLSTM.adopt(module) for module in model.modules() if adoptable(module)}
+    gained = inside | recurrent | _lean(model)
+    return [name for name, module in model.named_modules() if module in gained]
+
+
+def _lean(model: nn.Module) -> set[nn.Module]:
+    """Make embeddings and dense maxima over time leaner in their backward pass; return the latter."""
+    for module in model.modules():
+        if keeps_rows(module):
+            RowEmbedding.adopt(module)
     pooling = {module for module in model.modules() if type(module) is MaxOverTime}
     for module in pooling:
         module.__class__ = FusedMaxOverTime
-    recurrent = {FusedLSTM.adopt(module) for module in model.modules() if adoptable(module)}
-    return [name for name, module in model.named_modules() if module in inside | pooling | recurrent]
+    return pooling
 
 
 def memories(model: nn.Module) -> dict[str, GradientMemory]:

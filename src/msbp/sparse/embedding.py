@@ -3,7 +3,7 @@
 Letters: N lookups, V rows of the table, E their width.
 """
 
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import torch
 from torch import Tensor, nn
@@ -53,7 +53,7 @@ class Lookup(torch.autograd.Function):
         return None, None, hand_over(layer.weight, factors, accumulator)
 
 
-def keeps_rows(module: nn.Module) -> bool:
+def keeps_rows(module: nn.Module) -> TypeGuard[nn.Embedding]:
     """Whether a module is an embedding that RowEmbedding can stand in for."""
     if type(module) is not nn.Embedding or not module.weight.requires_grad:
         return False
