@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.optim.optimizer as torch_hooks
 from torch import Tensor
 
 from .sparse.factored import FactoredParameter, Factors
@@ -21,6 +22,7 @@ __all__ = ["SGD", "Adam", "clip_grad_norm_", "clip_grad_value_"]
 
 Group = dict[str, Any]
 State = dict[str, Any]
+GLOBAL_HOOKS = torch_hooks._global_optimizer_pre_hooks, torch_hooks._global_optimizer_post_hooks
 MAX_AGE = 1 << 20  # steps
 
 
@@ -29,16 +31,26 @@ class _OneCall(torch.optim.Optimizer):
 
     _tables: dict[int, Table]
 
-    @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters that have a gradient; return what the closure gave, if there is one."""
+        hooks = self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks, *GLOBAL_HOOKS
+        if any(hooks) or torch.autograd._profiler_enabled():
+            return self._watched_step(closure)
+        return self._plain_step(closure)
+
+    step.hooked = True  # type: ignore[attr-defined]  # torch would wrap it for hooks and profiler at every step
+
+    def _plain_step(self, closure: Callable[[], Any] | None = None) -> Any:
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        for group in self.param_groups:
-            self._update_group(group)
+        with torch.no_grad():
+            for group in self.param_groups:
+                self._update_group(group)
         return loss
+
+    _watched_step = torch.optim.Optimizer.profile_hook_step(_plain_step)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop all gradients, or set them to zero."""
@@ -65,10 +77,10 @@ class _OneCall(torch.optim.Optimizer):
         table = self._table(group)
         table.clear()
         for at, p in enumerate(group["params"]):
-            gradient = gradient_of(p)
+            gradient = gradient_of(p) if type(p) is FactoredParameter else p.grad
             if gradient is None:
                 continue
-            state = self._begin(p, group, isinstance(gradient, Factors))
+            state = self._begin(p, group, type(gradient) is Factors)
             if not table.enter(at, gradient, state):
                 if p.grad.is_sparse:
                     raise RuntimeError(
@@ -77,10 +89,8 @@ class _OneCall(torch.optim.Optimizer):
                 self._update(p, p.grad, state, group)
         if table.entered:
             self._call(table, group)
-            torch.autograd.graph.increment_version(
-                [p for p, _ in table.entered]
-            )  # a kernel's writes are unseen
-            table.entered.clear()
+            torch.autograd.graph.increment_version(table.entered)  # torch does not see what a kernel writes
+            table.clear()
 
     def _table(self, group: Group) -> Table:
         tables = self.__dict__.setdefault("_tables", {})
@@ -137,10 +147,19 @@ class Adam(_OneCall):
     def settle(self) -> None:
         """Let all moments decay up to the present step."""
         for group in self.param_groups:
-            for p in group["params"]:
-                state = self.state.get(p, {})
-                if "last_step" in state:
-                    settle(state, group["betas"], state["step"])
+            self._settle_group(group)
+
+    def _settle_group(self, group: Group) -> None:
+        for p in group["params"]:
+            state = self.state.get(p, {})
+            if "last_step" in state:
+                settle(state, group.get("last_betas", group["betas"]), state["step"])
+
+    def _update_group(self, group: Group) -> None:
+        if group.get("last_betas", group["betas"]) != group["betas"]:
+            self._settle_group(group)  # rows that wait have decayed with the betas so far
+        group["last_betas"] = group["betas"]
+        super()._update_group(group)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict)

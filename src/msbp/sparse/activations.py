@@ -31,8 +31,9 @@ class Activation:
 
 
 IDENTITY = Activation(0, False, lambda h: h, lambda grad, h: grad)
+RELU = Activation(1, False, torch.relu, lambda grad, h: torch.where(h <= 0, 0, grad))
 ACTIVATIONS: dict[type[nn.Module], Activation] = {
-    nn.ReLU: Activation(1, False, torch.relu, lambda grad, h: torch.where(h <= 0, 0, grad)),
+    nn.ReLU: RELU,
     nn.Tanh: Activation(2, True, torch.tanh, lambda grad, h: grad * (1 - torch.tanh(h).square())),
     Cube: Activation(3, True, lambda h: h * h * h, lambda grad, h: grad * (3 * h * h)),
 }

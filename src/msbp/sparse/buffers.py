@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from .activations import IDENTITY
-from .kernels import backward
+from .factored import Factors
+from .kernels.backward import NARROW
 from .memory import MEMORIES, SlotMemory
 from .stage import Sparse, Stage
 
@@ -17,50 +18,86 @@ KINDS = {kind: code for code, kind in enumerate([type(None), *MEMORIES.values()]
 
 
 class Buffers:
-    """Room for B rows; the record gets every size, setting and address that does not change from pass to pass."""
+    """Room for `capacity` rows. The record gets what does not change from pass to pass; `depth` is its place.
+
+    `at` is the place of the weight among the parameters: a weight and a bias per stage.
+    """
 
     values: Tensor
     columns: Tensor
     memory_next: Tensor
 
-    def __init__(self, stage: Stage, record: np.void, B: int, last: bool):
-        self.record, self.B, self.tensors = record, B, {}
-        linear, n = stage.linear, stage.linear.out_features
-        self.shape, self.biased = (n, linear.in_features), linear.bias is not None
+    def __init__(
+        self, stage: Stage, depth: int, table: np.ndarray, capacity: int, below: "Buffers | None", last: bool
+    ):
+        self.depth, self.at, self.capacity, self.below = depth, 2 * depth, capacity, below
+        self.record, self.tensors, self.n = table[depth], {}, stage.linear.out_features
         self.sparse: Sparse | None = stage.sparse if stage.k else None
-        record["inputs"], record["outputs"], record["k"] = linear.in_features, n, stage.k
+        record = self.record
+        record["inputs"], record["outputs"], record["k"] = stage.linear.in_features, self.n, stage.k
         record["activation"] = stage.activation.code
-        self.z = None if last else self.new("z", B, n)
+        self.z = None if last else self.new("z", capacity)
         if stage.activation.needs_slope or (stage.activation is IDENTITY and stage.dropout is not None):
-            self.new("slope", B, n)
-        if self.sparse is not None:
-            self._sparsify(self.sparse, n)
+            self.new("slope", capacity)
+        if self.sparse is None:
+            self.new("grad_h", capacity)
+            if self.n <= NARROW:
+                self.new("columns", 1, dtype=torch.int32).copy_(torch.arange(self.n))
         else:
-            self.new("grad_h", B, n)
-            if n <= backward.NARROW:
-                self.new("columns", 1, n, torch.int32).copy_(torch.arange(n))
+            self._sparsify(self.sparse)
+        if below is not None:
+            record["x"] = below.record["z"]
+            if self.sparse is None and self.n > NARROW:
+                record["grad_x"] = below.record["grad_h"] or below.new("grad_h", capacity).data_ptr()
 
-    def _sparsify(self, sparse: Sparse, n: int) -> None:
+    def _sparsify(self, sparse: Sparse) -> None:
         record, memory = self.record, sparse.memory
         self.renew_factors()
         record["unified"], record["dense_bias"] = sparse.unified, sparse.dense_bias
         record["distance"] = FIRST_DISTANCE
         if sparse.unified:
-            self.new("grad_h", self.B, n)
+            self.new("grad_h", self.capacity)
         record["kind"] = KINDS[type(memory)]
+        self.memory, self.per_slot, self.m, self.slots = memory, isinstance(memory, SlotMemory), None, 0
         if memory is not None:
             record["gamma"] = memory.gamma
-            self.memory_next = self.new("memory_next", self.B if isinstance(memory, SlotMemory) else 1, n)
+            self.memory_next = self.new("memory_next", self.capacity if self.per_slot else 1)
 
     def renew_factors(self) -> None:
         """Room for entries; whoever holds those of an earlier pass keeps them."""
         assert self.sparse is not None
-        self.values = self.new("values", self.B, self.sparse.k)
-        self.columns = self.new("columns", self.B, self.sparse.k, torch.int32)
+        self.values = self.new("values", self.capacity, self.sparse.k)
+        self.columns = self.new("columns", self.capacity, self.sparse.k, torch.int32)
 
-    def new(self, name: str, rows: int, width: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        """A buffer that the record calls by name."""
-        buffer = torch.zeros(rows, width, dtype=dtype)
+    def new(self, name: str, rows: int, width: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+        """A buffer (rows, n), or of another width, that the record calls by name."""
+        buffer = torch.zeros(rows, width or self.n, dtype=dtype)
         self.record[name] = buffer.data_ptr()
         self.tensors[name] = buffer
         return buffer
+
+    def find_memory(self) -> None:
+        """Look up where the memory is; it may have been moved, loaded or grown since the last pass."""
+        if self.memory is None:
+            return
+        m = self.memory._buffers["m"]  # nn.Module's own way to it takes a microsecond
+        if m is not self.m:
+            self.m, self.slots = m, len(m)
+            self.record["slots"], self.record["memory"] = len(m), m.data_ptr()
+
+    def factors(self, x: Tensor, B: int, lease: object) -> Factors:
+        """The weight's gradient as the backward pass of B rows left it; x is the input of the first stage."""
+        below = x if self.below is None else self.below.z
+        if B == self.capacity:
+            return Factors(self.values, self.columns, below, lease)
+        return Factors(self.values[:B], self.columns[:B], below[:B], lease)
+
+    def finish(self, B: int) -> None:
+        """Count the step. The kernel has stored the memory, unless the batch has more rows than there were slots."""
+        assert self.sparse is not None
+        self.sparse.finish(self.memory_next[:B] if self.per_slot and B > self.slots else None)
+
+    def refuse(self) -> None:
+        """Report a gradient that is not finite."""
+        assert self.sparse is not None
+        self.sparse.refuse()

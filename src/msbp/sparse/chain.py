@@ -1,7 +1,7 @@
 """Chain: a Sequential whose linear layers, with the activations and dropouts behind them, are one node."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch.nn.modules.module as torch_hooks
@@ -34,22 +34,28 @@ class Chain(nn.Sequential):
 
     def _steps(self) -> list[Step]:
         """Runs of stages, and modules that stay what they are; found anew when a module or a hook has come or gone."""
-        modules = [module for module in self._modules.values() if module is not None]
-        plain = [_plain(module) for module in modules]
-        if self.__dict__.get("_seen") != (modules, plain):
-            self.__dict__["_found"] = group(modules, plain)
-            self.__dict__["_seen"] = modules, plain
-        return self._found
+        modules = list(self._modules.values())
+        known = self.__dict__
+        if known.get("_modules_seen") != modules:
+            known["_modules_seen"], known["_hooks"] = modules, hooks_of(modules)
+            known["_found"] = group([(module, True) for module in modules if module is not None])
+        if any(known["_hooks"]):
+            return group([(module, not any(hooks_of([module]))) for module in modules if module is not None])
+        return known["_found"]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_found", "_seen")}
+        seen = ("_found", "_hooks", "_modules_seen")
+        return {name: value for name, value in self.__dict__.items() if name not in seen}
 
 
-def group(modules: Sequence[nn.Module], plain: Sequence[bool]) -> list[Step]:
-    """Each linear layer with what follows it as a stage, stages in a row as one Run; only plain modules are taken."""
+def group(modules: Iterable[tuple[nn.Module, bool]]) -> list[Step]:
+    """Each linear layer with what follows it as a stage, stages in a row as one Run.
+
+    With each module it is said whether it may be taken; others are called as they are.
+    """
     found: list[Step] = []
     stages: tuple[Stage, ...] = ()
-    waiting = deque(zip(modules, plain, strict=True))
+    waiting = deque(modules)
 
     def next_is(*types: type[nn.Module]) -> bool:
         return bool(waiting) and waiting[0][1] and type(waiting[0][0]) in types
@@ -69,8 +75,8 @@ def group(modules: Sequence[nn.Module], plain: Sequence[bool]) -> list[Step]:
     return found
 
 
-def _plain(module: nn.Module) -> bool:
-    """Whether nobody has put a hook on the module."""
-    if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
-        return False
-    return not any(GLOBAL_HOOKS)
+def hooks_of(modules: Iterable[nn.Module | None]) -> list[dict]:
+    """Where hooks on these modules, and on all modules, would be."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    own = [getattr(module, kind) for module in modules if module is not None for kind in kinds]
+    return [*own, *GLOBAL_HOOKS]

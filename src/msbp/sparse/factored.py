@@ -39,7 +39,9 @@ class Factors:
         """The sum of several products, as the product of longer factors."""
         for part in parts:
             part.check()
-        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in ("values", "columns", "x")))
+        return cls(
+            *(torch.cat([getattr(part, name) for part in parts]) for name in ("values", "columns", "x"))
+        )
 
     def norm(self) -> Tensor:
         """The 2-norm of the product, a scalar tensor."""

@@ -29,7 +29,14 @@ class SparseLinear(nn.Linear):
     memory: GradientMemory | None
 
     def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, *, k: int, gamma: float = 0.0, **choices: str
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        k: int,
+        gamma: float = 0.0,
+        **choices: str,
     ):
         super().__init__(in_features, out_features, bias)
         self._sparsify(k, gamma, **choices)
@@ -51,7 +58,9 @@ class SparseLinear(nn.Linear):
         bias_gradient: str = "sparse",
     ) -> None:
         if not 1 <= k <= self.out_features:
-            raise ValueError(f"layer {self.name or self} cannot keep k = {k} of its {self.out_features} outputs")
+            raise ValueError(
+                f"layer {self.name or self} cannot keep k = {k} of its {self.out_features} outputs"
+            )
         check_choices(gamma, memory, selection, bias_gradient)
         self.k, self.sparsifier, self.dense_bias = k, SPARSIFIERS[selection], BIAS_GRADIENTS[bias_gradient]
         self.unified, self.enabled, self._steps = selection == "unified", True, [0]

@@ -3,13 +3,20 @@
 Letters: B batch, C classes.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from .kernels.loss import cross_entropy as kernel
-from .node import Pass, shortcut, suits
+from .node import Pass, shortcut
+
+PASS = Pass._backward_cls
+
+
+class NotAClass(Exception):
+    """A target that the kernel leaves to torch, which ignores -100 and refuses others."""
 
 
 def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
@@ -18,29 +25,37 @@ def cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
     If the logits come straight from a chain, a plain backward() costs less; everything else works as ever.
     """
     node = logits.grad_fn
-    if isinstance(node, Pass._backward_cls) and node.by_kernel and target.dtype is torch.int64 and target.dim() == 1:
-        grad, loss = torch.empty_like(logits, requires_grad=False), torch.empty(())
-        if len(target) == len(logits) and target.is_cpu and target.is_contiguous():
-            sizes = logits.shape
-            if kernel(logits.data_ptr(), target.data_ptr(), grad.data_ptr(), loss.data_ptr(), *sizes):
-                return CrossEntropy.apply(logits, loss, grad).as_subclass(Loss).of(logits, grad)
+    if (
+        type(node) is PASS
+        and node.by_kernel
+        and target.dtype is torch.int64
+        and target.shape == logits.shape[:1]
+    ):
+        with suppress(NotAClass):
+            loss = CrossEntropy.apply(logits, target)
+            loss.__class__ = Loss  # a view as Loss would put another node into the graph
+            loss.logits, loss.node = logits, node
+            return loss
     return nn.functional.cross_entropy(logits, target)
 
 
 class CrossEntropy(torch.autograd.Function):
-    """The node of a loss whose gradient is known already."""
+    """The node of a loss; its gradient is known after the forward pass."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, loss: Tensor, grad: Tensor) -> Tensor:
+    def forward(ctx: Any, logits: Tensor, target: Tensor) -> Tensor:
+        grad, loss, target = torch.empty_like(logits), torch.empty(()), target.cpu().contiguous()
+        if not kernel(logits.data_ptr(), target.data_ptr(), grad.data_ptr(), loss.data_ptr(), *logits.shape):
+            raise NotAClass
         ctx.save_for_backward(grad)
-        return loss.view(())
+        return loss
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise RuntimeError("this cross entropy has no second derivative: leave out create_graph=True")
         (grad,) = ctx.saved_tensors
-        return grad * grads[0], None, None
+        return grad * grads[0], None
 
 
 class Loss(Tensor):
@@ -48,14 +63,13 @@ class Loss(Tensor):
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
-    def of(self, logits: Tensor, grad: Tensor) -> "Loss":
-        self._logits, self._grad_of_logits = logits, grad
-        return self
+    logits: Tensor
+    node: Any  # of the chain that the logits come from
 
     def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:
         """As torch.Tensor.backward."""
         plain = gradient is None and not retain_graph and not create_graph and inputs is None
-        if not (plain and self._alone() and shortcut(self._logits.grad_fn, self._grad_of_logits)):
+        if not (plain and self._alone() and shortcut(self.node, self.grad_fn.saved_tensors[0])):
             super().backward(gradient, retain_graph, create_graph, inputs)
 
     def __format__(self, spec: str) -> str:
@@ -63,6 +77,6 @@ class Loss(Tensor):
 
     def _alone(self) -> bool:
         """Whether nobody has changed the loss, or watches the gradients on the way."""
-        logits = self._logits
+        logits = self.logits
         watched = self._backward_hooks or logits._backward_hooks or self.retains_grad or logits.retains_grad
-        return not watched and self._version == 0 and logits._version == 0
+        return not watched and self._version == 0

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from .blas import SGEMM
-from .dropout import draw_key
 from .factored import FactoredParameter, Factors, leave
 from .plain import Saved, pull, push
 from .stage import Stage
 from .workspace import Gradient, Workspace
 
 _kernels_allowed = ContextVar("kernels_allowed", default=bool(SGEMM))
-PLAIN_TYPES = (Tensor, nn.Parameter, FactoredParameter)
+PARAMETERS = (nn.Parameter, FactoredParameter)
 
 
 @contextmanager
@@ -34,7 +33,11 @@ def plain_torch() -> Iterator[None]:
 
 def suits(tensor: Tensor) -> bool:
     """Whether a kernel may read it: float32 on the CPU, rows contiguous."""
-    ordinary = type(tensor) in PLAIN_TYPES and tensor.dtype is torch.float32 and tensor.is_cpu
+    ordinary = (
+        (type(tensor) is Tensor or type(tensor) in PARAMETERS)
+        and tensor.dtype is torch.float32
+        and tensor.is_cpu
+    )
     return ordinary and tensor.is_contiguous() and not tensor.is_neg()
 
 
@@ -61,38 +64,40 @@ class Run:
 
     def __init__(self, stages: tuple[Stage, ...]):
         self.stages = stages
+        self.inputs, self.outputs = stages[0].linear.in_features, stages[-1].linear.out_features
+        self.owners = [stage.linear._parameters for stage in stages]
         self.addresses: list[int] = []
         self.pools: dict[tuple[int, ...], list[Workspace]] = {}
 
     def parameters(self) -> list[Tensor | None]:
-        """A weight and a bias, or None, for each stage; pruned and parametrised ones are no parameters of their layer."""
-        found: list[Tensor | None] = []
-        for stage in self.stages:
-            own = stage.linear._parameters
-            for name in ("weight", "bias"):
-                found.append(own[name] if name in own else getattr(stage.linear, name))
-        return found
+        """A weight and a bias, or None, for each stage."""
+        try:
+            return [p for own in self.owners for p in (own["weight"], own["bias"])]
+        except KeyError:  # pruned and parametrised ones are no parameters of their layer
+            return [p for stage in self.stages for p in (stage.linear.weight, stage.linear.bias)]
 
     def __call__(self, x: Tensor) -> Tensor:
         """The stages applied to x (..., i)."""
-        first = self.stages[0].linear
-        if x.shape[-1] != first.in_features:
-            raise ValueError(f"{first} got an input of shape {tuple(x.shape)}, not (..., {first.in_features})")
+        *batch, width = x.shape
+        if width != self.inputs:
+            raise ValueError(
+                f"{self.stages[0].linear} got an input of shape {tuple(x.shape)}, not (..., {self.inputs})"
+            )
         device = x.device.type
         if torch.is_autocast_enabled(device):
             # selection and memory need the parameters' precision, so the stages step out of autocast
             with torch.autocast(device, enabled=False):
-                return self(x.to(first.weight.dtype))
-        if x.dim() != 2:
-            return self(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], self.stages[-1].linear.out_features)
+                return self(x.to(self.stages[0].linear.weight.dtype))
+        if len(batch) != 1:
+            return self(x.reshape(-1, width)).view(*batch, self.outputs)
         if torch.is_grad_enabled():
             return Pass.apply(self, x, *self.parameters())
         return push(self.stages, x, self.parameters())[0]
 
     def lease(self, x: Tensor, parameters: tuple[Tensor | None, ...]) -> Lease | None:
         """A workspace for a batch, or None if the batch has to go through plain torch."""
-        hooked = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
-        if hooked or not _kernels_allowed.get() or not len(x) or not suits(x):
+        B = x.shape[0]
+        if not (B and _kernels_allowed.get() and suits(x)) or saving_is_hooked():
             return None
         addresses = addresses_of(parameters)
         if addresses != self.addresses:
@@ -101,9 +106,14 @@ class Run:
             self.addresses, self.pools = addresses, {}
         pool = self.pools.setdefault(tuple([stage.k for stage in self.stages]), [])
         workspace = pool.pop() if pool else None
-        if workspace is None or workspace.capacity < len(x):
-            workspace = Workspace(self.stages, addresses, len(x))
+        if workspace is None or workspace.capacity < B:
+            workspace = Workspace(self.stages, addresses, B)
         return Lease(pool, workspace)
+
+
+def saving_is_hooked() -> bool:
+    """Whether somebody, such as checkpointing, stands between the tensors that are saved and those that come back."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
 
 
 def addresses_of(parameters: Sequence[Tensor | None]) -> list[int]:
@@ -118,6 +128,8 @@ class Pass(torch.autograd.Function):
         x = x.contiguous()
         lease = run.lease(x, parameters)
         ctx.run, ctx.parameters, ctx.by_kernel = run, parameters, lease is not None
+        ordinary = all([p is None or (type(p) in PARAMETERS and p.requires_grad) for p in parameters])
+        ctx.has_shortcut = ctx.by_kernel and ordinary and not ctx.needs_input_grad[1]
         # weights that the backward pass reads are saved, so that torch reports one that was changed
         weights = parameters[0 if ctx.needs_input_grad[1] else 2 :: 2]
         if lease is None:
@@ -126,46 +138,56 @@ class Pass(torch.autograd.Function):
             return out
         token = x.detach()
         token.lease = lease  # type: ignore[attr-defined]
-        out = lease.workspace.forward(x, draw_key() if any([stage.p for stage in run.stages]) else 0)
+        out = lease.workspace.forward(x)
         ctx.save_for_backward(token, out if lease.workspace.reads_out else None, *weights)
         return out
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
-            raise RuntimeError("the sparse backward pass has no second derivative: leave out create_graph=True")
+            raise RuntimeError(
+                "the sparse backward pass has no second derivative: leave out create_graph=True"
+            )
         tensors, grad, stages = ctx.saved_tensors, grads[0].contiguous(), ctx.run.stages
         if not ctx.by_kernel:
             saved = [Saved(*tensors[at : at + 3]) for at in range(0, 3 * len(stages), 3)]
             with torch.autocast(grad.device.type, enabled=False):
                 grad_x, gradients = pull(stages, saved, ctx.parameters[::2], grad)
-            return None, grad_x, *(None if p is None else g for p, g in zip(ctx.parameters, gradients, strict=True))
+            return (
+                None,
+                grad_x,
+                *(None if p is None else g for p, g in zip(ctx.parameters, gradients, strict=True)),
+            )
         token, out, *_ = tensors
         lease = lease_of(token, ctx)
         needs_x, *needs = ctx.needs_input_grad[1:]
         grad_x, found = lease.workspace.backward(grad, token, out, lease, needs, needs_x)
         accumulators = iter([node for node, _ in ctx.next_functions[1:]])
-        return None, grad_x, *(
-            None if p is None else hand_over(p, gradient, next(accumulators))
-            for p, gradient in zip(ctx.parameters, found, strict=True)
+        return (
+            None,
+            grad_x,
+            *(
+                None if p is None else hand_over(p, gradient, next(accumulators))
+                for p, gradient in zip(ctx.parameters, found, strict=True)
+            ),
         )
 
 
 def lease_of(token: Tensor, node: Any) -> Lease:
-    """The lease that a node's token holds; RuntimeError if it has been given back, or the weights lie elsewhere now."""
-    if addresses_of(node.parameters) != node.run.addresses:
-        raise RuntimeError("a weight was moved between the forward and the backward pass; run the forward pass again")
+    """The lease that a node's token holds; RuntimeError if it was given back, or if a weight lies elsewhere now."""
     lease = getattr(token, "lease", None)
     if lease is None:
         raise RuntimeError(
             "Trying to backward through the graph a second time: pass retain_graph=True to the first backward()"
         )
+    if addresses_of(node.parameters[::2]) != lease.workspace.weights:
+        raise RuntimeError("a weight was moved between the forward and the backward pass; run both again")
     return lease
 
 
 def takes_factors(p: Tensor) -> bool:
     """Whether a gradient may wait on the parameter as factors; hooks want a tensor."""
-    return type(p) in (nn.Parameter, FactoredParameter) and not hooked(p)
+    return type(p) in PARAMETERS and not hooked(p)
 
 
 def hooked(p: Tensor) -> bool:
@@ -188,25 +210,18 @@ def hand_over(p: Tensor, gradient: Gradient, accumulator: Any) -> Tensor | None:
 
 def shortcut(node: Any, grad: Tensor) -> bool:
     """Do what a plain backward() that starts at this node would do, without the engine; False if that needs the engine."""
-    parameters = [p for p in node.parameters if p is not None]
-    if not node.by_kernel or node.needs_input_grad[1] or torch.is_anomaly_enabled():
+    if not node.has_shortcut or torch.is_anomaly_enabled():
         return False
-    if any([not p.requires_grad or hooked(p) or not p.is_leaf for p in parameters]):
-        return False
+    for p in node.parameters:
+        if p is not None and (p._backward_hooks or p._post_accumulate_grad_hooks):
+            return False
     token, out, *_ = node.saved_tensors
     lease = lease_of(token, node)
     _, gradients = lease.workspace.backward(grad, token, out, lease)
     del token.lease
     for p, gradient in zip(node.parameters, gradients, strict=True):
-        if p is not None:
-            deposit(p, gradient)
-    return True
-
-
-def deposit(p: Any, gradient: Gradient) -> None:
-    if isinstance(gradient, Factors):
-        if takes_factors(p):
+        if type(gradient) is Factors:
             leave(p, gradient)
-            return
-        gradient = gradient.add_to(torch.zeros_like(p, requires_grad=False))
-    p.grad = gradient if p.grad is None else p.grad.add_(gradient)
+        elif gradient is not None:
+            p.grad = gradient if p.grad is None else p.grad.add_(gradient)
+    return True

@@ -11,37 +11,41 @@ from .node import suits
 
 
 class Table:
-    """A record without gradient is skipped. Addresses of parameters are written when one has moved.
+    """A record without gradient is skipped. Addresses of parameters and moments are written when they have changed.
 
     moments: names of the optimizer's state tensors that the kernel calls first and second.
     """
 
     def __init__(self, parameters: list[Tensor], moments: tuple[str, ...]):
         self.parameters, self.moments = parameters, moments
-        self.addresses: list[list[int]] = [[] for _ in parameters]
+        self.placed: list[tuple[int, list[int]] | None] = [None] * len(parameters)
+        self.kept: list[list[Tensor]] = [[] for _ in parameters]
         self.records = np.zeros(len(parameters), UPDATE)
         self.address = self.records.ctypes.data
         self.column = {name: self.records[name] for name in UPDATE.names or ()}
-        self.entered: list[tuple[Tensor, Tensor | Factors]] = []
+        self.entered: list[Tensor] = []
+        self.alive: list[Tensor | Factors] = []
 
     def clear(self) -> None:
         """Begin a step: no record has a gradient."""
         self.column["grad"][:] = self.column["B"][:] = 0
-        self.entered = []
+        self.entered, self.alive = [], []
 
     def enter(self, at: int, gradient: Tensor | Factors, state: dict[str, Any]) -> bool:
         """Enter a parameter's gradient; False if a kernel cannot take it."""
         p, column = self.parameters[at], self.column
-        tensors = [p, *[state[moment] for moment in self.moments]]
-        addresses = [tensor.data_ptr() for tensor in tensors]
-        if addresses != self.addresses[at]:
-            if not all(suits(tensor) for tensor in tensors):
-                return False
-            self._place(at, p, addresses)
-        if isinstance(gradient, Factors):
-            for name in ("values", "columns", "x"):
-                column[name][at] = getattr(gradient, name).data_ptr()
-            column["limit"][at], (column["B"][at], column["k"][at]) = gradient.limit, gradient.values.shape
+        moments = [state[moment] for moment in self.moments]
+        if self.placed[at] != (p.data_ptr(), [id(moment) for moment in moments]) and not self._place(
+            at, p, moments
+        ):
+            return False
+        if type(gradient) is Factors:
+            column["values"][at], column["columns"][at] = (
+                gradient.values.data_ptr(),
+                gradient.columns.data_ptr(),
+            )
+            column["x"][at], column["limit"][at] = gradient.x.data_ptr(), gradient.limit
+            column["B"][at], column["k"][at] = gradient.values.shape
             if "last_step" in state:
                 column["last_step"][at] = state["last_step"].data_ptr()
         elif suits(gradient):
@@ -49,12 +53,17 @@ class Table:
         else:
             return False
         column["step"][at] = state["step"]
-        self.entered.append((p, gradient))  # alive until the kernel has run
+        self.entered.append(p)
+        self.alive.append(gradient)  # until the kernel has run
         return True
 
-    def _place(self, at: int, p: Tensor, addresses: list[int]) -> None:
-        record = self.records[at]
-        record["n"], record["i"] = (p.shape[0], p.numel() // max(1, p.shape[0])) if p.dim() > 1 else (1, p.numel())
-        for name, address in zip(("weight", "first", "second"), addresses, strict=False):
-            record[name] = address
-        self.addresses[at] = addresses
+    def _place(self, at: int, p: Tensor, moments: list[Tensor]) -> bool:
+        if not all(suits(tensor) for tensor in (p, *moments)):
+            return False
+        record, n = self.records[at], p.shape[0] if p.dim() > 1 else 1
+        record["n"], record["i"], record["weight"] = n, p.numel() // max(1, n), p.data_ptr()
+        for name, moment in zip(("first", "second"), moments, strict=False):
+            record[name] = moment.data_ptr()
+        self.kept[at] = moments  # so that no other tensor can take over their identity
+        self.placed[at] = p.data_ptr(), [id(moment) for moment in moments]
+        return True

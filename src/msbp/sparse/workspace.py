@@ -3,21 +3,20 @@
 Letters: B batch, i in_features, n out_features, k kept.
 """
 
-from collections.abc import Iterable
-from itertools import repeat
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .activations import IDENTITY
+from .activations import RELU
 from .blas import SGEMM
 from .buffers import Buffers
+from .dropout import draw_key
 from .factored import Factors
 from .kernels import layout
-from .kernels.backward import NARROW, SCRATCH_ROWS, backward, scratch_stride
+from .kernels.backward import SCRATCH_ROWS, backward, scratch_stride
 from .kernels.forward import forward
-from .memory import SlotMemory
 from .stage import Stage
 
 Gradient = Tensor | Factors | None
@@ -27,34 +26,43 @@ class Workspace:
     """Where a batch of up to `capacity` rows is worked on; what the backward pass needs stays here in between."""
 
     def __init__(self, stages: tuple[Stage, ...], addresses: list[int], capacity: int):
-        self.stages, self.capacity = stages, capacity
+        self.stages, self.capacity, self.width = stages, capacity, stages[-1].linear.out_features
         self.table = table = np.zeros(len(stages), layout.STAGE)
         self.address = table.ctypes.data
         self.column = {name: table[name] for name in layout.STAGE.names or ()}
-        last = len(stages) - 1
-        self.parts = [Buffers(stage, table[at], capacity, at == last) for at, stage in enumerate(stages)]
-        for at, part in enumerate(self.parts):
-            table["weight"][at] = addresses[2 * at]
-            table["bias"][at] = addresses[2 * at + 1] or part.new("bias", 1, stages[at].linear.out_features).data_ptr()
-        for below, above in zip(range(last), range(1, last + 1), strict=True):
-            table["x"][above] = table["z"][below]
-            if self.parts[above].sparse is None and stages[above].linear.out_features > NARROW:
-                if not table["grad_h"][below]:
-                    self.parts[below].new("grad_h", capacity, stages[below].linear.out_features)
-                table["grad_x"][above] = table["grad_h"][below]
-        self.reads_out = stages[-1].activation is not IDENTITY and not stages[-1].activation.needs_slope
+        self.weights = addresses[::2]
         self.fresh = True  # factors of an earlier backward pass do not lie in its buffers
+        last = len(stages) - 1
+        self.parts: list[Buffers] = []
+        for at, stage in enumerate(stages):
+            below = self.parts[-1] if self.parts else None
+            self.parts.append(Buffers(stage, at, table, capacity, below, at == last))
+            table["weight"][at] = addresses[2 * at]
+            table["bias"][at] = addresses[2 * at + 1] or self.parts[at].new("bias", 1).data_ptr()
+        self.sparse_parts = [part for part in self.parts if part.sparse is not None]
+        self.dropouts = [(at, stage.dropout) for at, stage in enumerate(stages) if stage.dropout is not None]
+        self.dense = []  # index among the gradients, where its address goes, and its shape
+        for at, (stage, part) in enumerate(zip(stages, self.parts, strict=True)):
+            n, i = stage.linear.out_features, stage.linear.in_features
+            if part.sparse is None:
+                self.dense.append((2 * at, self.column["grad_weight"], at, (n, i)))
+            if addresses[2 * at + 1]:
+                self.dense.append((2 * at + 1, self.column["grad_bias"], at, (n,)))
+        self.reads_out = stages[-1].activation is RELU
         widest = max(stage.linear.out_features for stage in stages)
         self.scratch = torch.empty(SCRATCH_ROWS * scratch_stride(widest), dtype=torch.uint8)
+        self.scratch_address = self.scratch.data_ptr()
 
-    def forward(self, x: Tensor, key: int) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """The output (B, n) of the last stage, a tensor of its own."""
-        column, stages = self.column, self.stages
-        out = torch.empty(len(x), stages[-1].linear.out_features)
+        column, B = self.column, x.shape[0]
+        out = torch.empty(B, self.width)
         column["x"][0], column["z"][-1] = x.data_ptr(), out.data_ptr()
-        for depth, stage in enumerate(stages):
-            column["p"][depth] = stage.p
-        forward(self.address, len(stages), len(x), key, SGEMM)
+        drops = False
+        for depth, dropout in self.dropouts:
+            column["p"][depth] = p = dropout.p if dropout.training else 0.0
+            drops |= p > 0
+        forward(self.address, len(self.stages), B, draw_key() if drops else 0, SGEMM)
         return out
 
     def backward(
@@ -63,63 +71,36 @@ class Workspace:
         x: Tensor,
         out: Tensor | None,
         lease: object,
-        needs: Iterable[bool] = repeat(True),
+        needs: Sequence[bool] | None = None,
         needs_x: bool = False,
     ) -> tuple[Tensor | None, list[Gradient]]:
         """∂ℓ/∂x, and the gradients of a weight and a bias per stage, None where none is needed.
 
         The weight of a sparse stage gets Factors, which keep the lease on this workspace.
         """
-        B, column, wanted = len(x), self.column, iter(needs)
+        column, B = self.column, x.shape[0]
         if not self.fresh:  # the graph was retained
-            self._renew()
+            for part in self.sparse_parts:
+                part.renew_factors()
         self.fresh = False
         if out is not None:
             column["z"][-1] = out.data_ptr()
         grad_x = torch.empty_like(x) if needs_x else None
         column["grad_x"][0] = 0 if grad_x is None else grad_x.data_ptr()
-        gradients: list[Gradient] = []
-        for depth, part in enumerate(self.parts):
-            need, need_bias = next(wanted), next(wanted)
-            if part.sparse is None:
-                gradients.append(self._dense("grad_weight", depth, part.shape, need))
+        for part in self.sparse_parts:
+            part.find_memory()
+        gradients: list[Gradient] = [None] * (2 * len(self.stages))
+        for at, addresses, depth, shape in self.dense:
+            if needs is None or needs[at]:
+                gradients[at] = gradient = torch.empty(*shape)
+                addresses[depth] = gradient.data_ptr()
             else:
-                self._find_memory(depth)
-                gradients.append(self._factors(depth, x, lease) if need else None)
-            gradients.append(self._dense("grad_bias", depth, part.shape[:1], need_bias and part.biased))
-        bad = backward(self.address, len(self.parts), B, grad.data_ptr(), SGEMM, self.scratch.data_ptr())
+                addresses[depth] = 0
+        bad = backward(self.address, len(self.stages), B, grad.data_ptr(), SGEMM, self.scratch_address)
         if bad:
-            self.stages[bad - 1].sparse.refuse()
-        for part in self.parts:
-            if part.sparse is not None:
-                part.sparse.finish(self._overflow(part, B))
+            self.parts[bad - 1].refuse()
+        for part in self.sparse_parts:
+            part.finish(B)
+            if needs is None or needs[part.at]:
+                gradients[part.at] = part.factors(x, B, lease)
         return grad_x, gradients
-
-    def _renew(self) -> None:
-        for part in self.parts:
-            if part.sparse is not None:
-                part.renew_factors()
-
-    def _dense(self, name: str, depth: int, shape: tuple[int, ...], needed: bool) -> Tensor | None:
-        gradient = torch.empty(shape) if needed else None
-        self.column[name][depth] = 0 if gradient is None else gradient.data_ptr()
-        return gradient
-
-    def _factors(self, depth: int, x: Tensor, lease: object) -> Factors:
-        part, B = self.parts[depth], len(x)
-        below = x if depth == 0 else self.parts[depth - 1].z
-        if B == self.capacity:
-            return Factors(part.values, part.columns, below, lease)
-        return Factors(part.values[:B], part.columns[:B], below[:B], lease)
-
-    def _find_memory(self, depth: int) -> None:
-        """Look up where the memory is; it may have been moved, loaded or grown since the last pass."""
-        memory = self.parts[depth].sparse.memory
-        if memory is not None:
-            m = memory._buffers["m"]
-            self.column["memory"][depth], self.column["slots"][depth] = m.data_ptr(), len(m)
-
-    def _overflow(self, part: Buffers, B: int) -> Tensor | None:
-        """The memory of a batch that has more rows than there were slots; the kernel has stored any other."""
-        memory = part.sparse.memory
-        return part.memory_next[:B] if isinstance(memory, SlotMemory) and len(memory.m) < B else None

@@ -21,7 +21,9 @@ Kernel = TypeVar("Kernel", bound=Callable)
 
 
 def _digest() -> str:
-    content = b"".join(file.read_bytes() for file in sorted(HERE.parent.rglob("*.py")) if "kernel" in str(file))
+    content = b"".join(
+        file.read_bytes() for file in sorted(HERE.parent.rglob("*.py")) if "kernel" in str(file)
+    )
     return hashlib.sha256(content).hexdigest()[:12]
 
 

@@ -111,7 +111,13 @@ def _sgemm(typing, function, ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc):
         address = [builder.inttoptr(value, cgutils.voidptr_t) for value in (a, b, c)]
         passed = [by_reference(t, char) for t in (ta, tb)] + [by_reference(size, I32) for size in (m, n, k)]
         passed += [by_reference(real(1.0), real), address[0], by_reference(lda, I32)]
-        passed += [address[1], by_reference(ldb, I32), by_reference(beta, real), address[2], by_reference(ldc, I32)]
+        passed += [
+            address[1],
+            by_reference(ldb, I32),
+            by_reference(beta, real),
+            address[2],
+            by_reference(ldc, I32),
+        ]
         kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t] * 13)
         builder.call(builder.inttoptr(function, kind.as_pointer()), passed)
         return context.get_dummy_value()

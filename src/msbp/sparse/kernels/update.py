@@ -96,7 +96,12 @@ def adam(table, count, lr, beta1, beta2, eps, powers1, powers2):
         root = np.float32(1 / math.sqrt(1 - beta2**u.step))
         if u.grad:
             size = u.n * u.i
-            p, m, v, g = floats(u.weight, size), floats(u.first, size), floats(u.second, size), floats(u.grad, size)
+            p, m, v, g = (
+                floats(u.weight, size),
+                floats(u.first, size),
+                floats(u.second, size),
+                floats(u.grad, size),
+            )
             adam_row(p, m, v, g, np.float32(beta1), np.float32(beta2), new1, new2, rate, root, eps)
         else:
             adam_factored(u, powers1, powers2, new1, new2, rate, root, eps)
