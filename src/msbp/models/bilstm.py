@@ -1,0 +1,85 @@
+"""A bidirectional LSTM tagger (Wang et al. 2015), of two layers in the paper.
+
+Letters: N words of a batch, time step after time step; T time steps, F features of a word besides itself, C
+tags.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from ..sparse import cross_entropy
+
+EMBEDDINGS = ("random", "static", "non_static")
+HIDDEN_IS = {"per_direction": 1, "total": 2}
+
+
+class BiLSTM(nn.Module):
+    """Embeddings of words and their features, LSTM layers in both directions, a linear output layer.
+
+    features: how many values each feature has, by name; widths: how wide the embedding of each is.
+    hidden_is: whether `hidden` counts the units of each direction (per_direction) or of both (total).
+    embedding: random (trained from noise) | static (given vectors, fixed) | non_static (given and trained).
+    dropout: between the LSTM's layers and on its outputs.
+    """
+
+    def __init__(
+        self, vocabulary: int, features: Mapping[str, int], outputs: int, vectors: Tensor | None,
+        hidden: int = 500, hidden_is: str = "per_direction", layers: int = 2,
+        embedding: str = "non_static", width: int = 100, widths: Mapping[str, int] | None = None,
+        dropout: float = 0.5, name: str = "bilstm",
+    ):  # fmt: skip
+        super().__init__()
+        check(hidden, hidden_is, layers, embedding, dropout)
+        self.name = name
+        if embedding == "random":
+            self.words = nn.Embedding(vocabulary, width)
+        elif vectors is None:
+            raise ValueError(f"model.embedding={embedding} needs word vectors: name them in task.vectors")
+        else:
+            self.words = nn.Embedding.from_pretrained(vectors.clone(), freeze=embedding == "static")
+        tables = {key: nn.Embedding(count, width_of(key, widths or {})) for key, count in features.items()}
+        self.features = nn.ModuleDict(tables)
+        inputs = self.words.embedding_dim + sum(table.embedding_dim for table in tables.values())
+        each = hidden // HIDDEN_IS[hidden_is]
+        self.dropout = nn.Dropout(dropout)
+        between = dropout if layers > 1 else 0.0  # torch warns of dropout that has no place
+        self.lstm = nn.LSTM(inputs, each, layers, bidirectional=True, dropout=between)
+        self.output = nn.Linear(2 * each, outputs)
+        self.hidden_layers = [["lstm"]]
+
+    def forward(self, words: Tensor, features: Tensor, sizes: Tensor) -> Tensor:
+        """Logits (N, C) of words (N) and their features (N, F); sizes (T): how many words a time step has."""
+        columns = zip(self.features.values(), features.unbind(1), strict=True)
+        x = torch.cat([self.words(words), *(table(column) for table, column in columns)], 1)
+        rows, _ = self.lstm(PackedSequence(x, sizes.cpu()))
+        return self.output(self.dropout(rows.data))
+
+    def loss(self, words: Tensor, features: Tensor, sizes: Tensor, tags: Tensor) -> Tensor:
+        """Mean cross-entropy of tags (N)."""
+        return cross_entropy(self(words, features, sizes), tags)
+
+
+def width_of(feature: str, widths: Mapping[str, int]) -> int:
+    """The width of a feature's embedding. ValueError if none is given."""
+    if feature not in widths:
+        raise ValueError(
+            f"model.widths has no {feature}: give the width of its embedding, or leave the feature out"
+        )
+    return widths[feature]
+
+
+def check(hidden: int, hidden_is: str, layers: int, embedding: str, dropout: float) -> None:
+    """ValueError unless the settings make a network."""
+    for key, value in (("hidden", hidden), ("layers", layers)):
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"model.{key} must be a whole number of at least 1, got {value!r}")
+    for key, got, known in (("hidden_is", hidden_is, HIDDEN_IS), ("embedding", embedding, EMBEDDINGS)):
+        if got not in known:
+            raise ValueError(f"model.{key} must be one of {', '.join(known)}, got {got!r}")
+    if hidden % HIDDEN_IS[hidden_is]:
+        raise ValueError(f"model.hidden counts both directions, so it must be even, got {hidden}")
+    if not 0 <= dropout < 1:
+        raise ValueError(f"model.dropout must be in [0, 1), got {dropout}; 0 leaves it out")
