@@ -109,8 +109,11 @@ def test_the_masked_row_has_the_gradients_of_algorithm_1():
 def test_arithmetic_of_a_dense_backward_pass():
     torch_row = row("torch")
     flops = backward_flops(torch_row.run.task, torch_row.run.model, [next(torch_row.run.batches())])
-    assert flops == Flops(hidden=2 * 8 * (784 * 20 + 2 * 20 * 20), other=2 * 8 * 2 * 20 * 10)
-    assert flops.at(0.5) == flops.hidden / 2 + flops.other
+    hidden, output = 784 * 20 + 20 * 20, 20 * 10
+    assert flops.backward == 2 * 8 * (hidden + 20 * 20 + 2 * output)  # no gradient of the pixels
+    assert flops.hidden_share == hidden / (hidden + output)
+    assert flops.at(1) == flops.backward
+    assert flops.at(0.5) == pytest.approx(flops.backward * (1 - flops.hidden_share / 2))
 
 
 def test_the_peak_is_what_was_needed_at_once():
@@ -131,7 +134,7 @@ def test_work_that_fails_has_no_peak(capfd):
 def test_a_row_is_described_by_medians_and_compared_by_them():
     seconds = np.array([[0.0, 1, 2, 3], [0, 1, 4, 3], [0, 1, 9, 3]]) / 1000
     one = row("sbp")
-    mine = numbers(one, seconds, seconds * 2, Flops(1e9, 0))
+    mine = numbers(one, seconds, seconds * 2, Flops(1e9, 1.0))
     assert (mine["bp_ms"], mine["bp_update_ms"], mine["total_ms"]) == (4, 7, 8)
     assert mine["bp_materialised_ms"] == 8 and mine["bp_gflops"] == pytest.approx(0.04 * 1e9 / 0.008 / 1e9)
     assert milliseconds(seconds, [2], 0) == 2

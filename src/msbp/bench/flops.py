@@ -13,14 +13,17 @@ from torch.utils.flop_counter import FlopCounterMode
 
 @dataclass(frozen=True)
 class Flops:
-    """Additions and multiplications of one backward pass, weight gradients included."""
+    """Additions and multiplications of one backward pass, and the hidden layers' share of them.
 
-    hidden: float
-    other: float
+    The share is that of the forward pass, of which the counter knows what belongs to which layer.
+    """
+
+    backward: float
+    hidden_share: float
 
     def at(self, r: float) -> float:
         """What is left if hidden layers propagate a share r of their entries."""
-        return r * self.hidden + self.other
+        return self.backward * (1 - self.hidden_share * (1 - r))
 
 
 class Whole(nn.Module):
@@ -37,25 +40,23 @@ class Whole(nn.Module):
 def backward_flops(task: Any, model: nn.Module, batches: Iterable[tuple[Tensor, ...]]) -> Flops:
     """The mean over batches, for a model of plain torch layers; it and the random state stay as they are."""
     whole = Whole(task, copy.deepcopy(model))
-    names = ["Global", *(f"Whole.model.{name}" for group in model.hidden_layers for name in group)]  # type: ignore
-    counts = torch.zeros(0, len(names), dtype=torch.double)
+    hidden = [f"Whole.model.{name}" for group in model.hidden_layers for name in group]  # type: ignore
     known = mkldnn.enabled
     mkldnn.enabled = False  # type: ignore[assignment]  # an LSTM of oneDNN is one operation to the counter
     try:
         with torch.random.fork_rng():
-            for batch in batches:
-                counts = torch.cat([counts, count(whole, batch, names)])
+            counts = [count(whole, batch, hidden) for batch in batches]
     finally:
         mkldnn.enabled = known
-    total, *hidden = counts.mean(0).tolist()
-    return Flops(sum(hidden), total - sum(hidden))
+    backward, forward, in_hidden = (sum(column) / len(counts) for column in zip(*counts, strict=True))
+    return Flops(backward, in_hidden / forward)
 
 
-def count(whole: Whole, batch: tuple[Tensor, ...], names: list[str]) -> Tensor:
-    """Operations (1, names) of the backward pass alone."""
+def count(whole: Whole, batch: tuple[Tensor, ...], hidden: list[str]) -> tuple[int, int, int]:
+    """Operations of the backward pass, of the forward pass, and of the hidden layers' forward pass."""
     with FlopCounterMode(display=False) as counter:
         loss = whole(*batch)
-        forward = torch.tensor([[sum(counter.get_flop_counts()[name].values()) for name in names]])
+        layers, forward = counter.get_flop_counts(), counter.get_total_flops()
+        in_hidden = sum(sum(layers[name].values()) for name in hidden)
         loss.backward()
-        both = torch.tensor([[sum(counter.get_flop_counts()[name].values()) for name in names]])
-    return both - forward
+    return counter.get_total_flops() - forward, forward, in_hidden
