@@ -51,7 +51,7 @@ def test_a_run_resumes_bit_for_bit(ours, theirs, r):
 
 
 @each_optimizer
-def test_a_state_dict_has_torchs_moments(ours, theirs):
+def test_a_settled_state_dict_has_torchs_moments(ours, theirs):
     twins = Twins(network(), ours, theirs)
     run(twins, 30)
     twins.ours.settle()

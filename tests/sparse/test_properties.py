@@ -6,13 +6,15 @@ small multiples of one power of two: its ties are then ties on every path, and e
 
 import contextlib
 import copy
+from itertools import pairwise
 
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
-from msbp.sparse import convert, reference
-from msbp.sparse.node import plain_torch
+from msbp.sparse import Cube, convert, fuse, reference
+from msbp.sparse.suited import plain_torch
 
 from .oracle import Oracle, keeps
 from .problems import Probe, assert_close, gradients, memory_of, mlp
@@ -138,3 +140,40 @@ def test_all_paths_select_the_same_entries_bit_for_bit(drawn, selection):
     assert torch.equal(*found)
     unit = reference.Unit(torch.ones(grad_z.shape[1], 1), None, k, 0.8, selection=selection)
     assert torch.equal(found[0], unit.estimate(grad_z))
+
+
+@st.composite
+def stacks(draw):
+    """Networks of stages with and without activation, dropout and bias, all of whose numbers are exact."""
+    torch.manual_seed(draw(st.integers(0, 10**6)))
+    widths = draw(st.lists(st.integers(1, 40), min_size=2, max_size=4))
+    layers: list[nn.Module] = []
+    for at, (i, n) in enumerate(pairwise(widths)):
+        last = at == len(widths) - 2
+        linear = nn.Linear(i, n, bias=draw(st.booleans()))
+        for p in linear.parameters():
+            p.data = numbers(True, *p.shape)
+        activation = draw(st.sampled_from([None, nn.ReLU, *([Cube] if last else [])]))
+        layers += [linear, *([activation()] if activation else []), *[nn.Dropout(0.5)] * draw(st.booleans())]
+    B, output = draw(st.sampled_from([1, 2, 8])), draw(st.booleans())
+    model = nn.Sequential(*layers, *([nn.Linear(widths[-1], 3)] if output else []))
+    return model, numbers(True, B, widths[0]), numbers(True, B, 3 if output else widths[-1])
+
+
+@bounded
+@given(stacks(), st.sampled_from([fuse, convert, lambda model: convert(model, 0.3, 0.5, memory="per_slot")]))
+def test_stages_of_every_kind_are_the_same_by_kernel_and_in_plain_torch(drawn, install):
+    model, x, grad = drawn
+    if install is not fuse and sum(isinstance(module, nn.Linear) for module in model) == 1:
+        model.append(nn.Linear(grad.shape[1], grad.shape[1]))
+    twin = copy.deepcopy(model)
+    for network in (model, twin):
+        install(network)
+    for seed in range(2):
+        results = []
+        for network, path in zip((model, twin), PATHS.values(), strict=True):
+            torch.manual_seed(seed)
+            with path():
+                results.append(step(network, x, grad))
+        for ours, theirs in zip(*results, strict=True):
+            assert_close(ours, theirs, 1e-6)

@@ -1,0 +1,159 @@
+"""An optimizer follows what people do to its parameters and its state between steps."""
+
+import copy
+
+import pytest
+import torch
+
+from msbp import optim
+from msbp.sparse import cross_entropy
+
+from .twins import Twins, batch, each_optimizer, network, run
+
+
+def step(model, optimizer, data):
+    optimizer.zero_grad()
+    cross_entropy(model(data[0]), data[1]).backward()
+    optimizer.step()
+
+
+def equal(model, other):
+    return all(torch.equal(p, q) for p, q in zip(model.parameters(), other.parameters(), strict=True))
+
+
+def swap_data(model, optimizer):
+    for p in model.parameters():
+        p.data = p.data.clone()
+
+
+def swap_state(model, optimizer):
+    for state in optimizer.state.values():
+        for name, value in state.items():
+            if torch.is_tensor(value):
+                state[name] = value.clone()
+
+
+def load_weights(model, optimizer):
+    model.load_state_dict(copy.deepcopy(model.state_dict()))
+
+
+def load_state(model, optimizer):
+    optimizer.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+
+
+def replace_groups(model, optimizer):
+    optimizer.param_groups[0] = dict(optimizer.param_groups[0])
+
+
+NOTHING_CHANGES = [swap_data, swap_state, load_weights, load_state, replace_groups]
+
+
+@each_optimizer
+@pytest.mark.parametrize("meddle", NOTHING_CHANGES, ids=lambda f: f.__name__)
+def test_equal_tensors_in_other_places_make_no_difference(ours, theirs, meddle):
+    model = network(r=1 / 64)
+    twin = copy.deepcopy(model)
+    optimizers = ours(model.parameters()), ours(twin.parameters())
+    for count in range(12):
+        data = batch()
+        if count % 3 == 2:
+            meddle(model, optimizers[0])
+        step(model, optimizers[0], data)
+        step(twin, optimizers[1], data)
+        assert equal(model, twin)
+
+
+@each_optimizer
+def test_a_network_and_its_optimizer_copied_together_go_on_alike_and_apart(ours, theirs):
+    model = network(r=1 / 64)
+    optimizer = ours(model.parameters())
+    for _ in range(3):
+        step(model, optimizer, batch())
+    twin, other = copy.deepcopy((model, optimizer))
+    before, data = copy.deepcopy(model), [batch() for _ in range(4)]
+    for each in data:
+        step(twin, other, each)
+    assert equal(model, before)
+    for each in data:
+        step(model, optimizer, each)
+    assert equal(model, twin)
+
+
+@each_optimizer
+def test_a_state_that_is_thrown_away_starts_anew(ours, theirs):
+    twins = Twins(network(r=1 / 64), ours, theirs)
+
+    def forget(twins, count):
+        if count == 8:
+            twins.ours.state.clear()
+            twins.theirs.state.clear()
+
+    assert run(twins, 30, between=forget) <= 5e-6
+
+
+@each_optimizer
+def test_weights_set_from_outside_are_updated_where_they_are(ours, theirs):
+    twins = Twins(network(r=1 / 64), ours, theirs)
+
+    def average(twins, count):
+        with torch.no_grad():
+            if count % 5 == 4:
+                for p, q, s in zip(
+                    twins.model.parameters(), twins.dense, twins.shadow.parameters(), strict=True
+                ):
+                    for each in (p, q, s):
+                        each.mul_(0.5)
+
+    def between(twins, count):
+        average(twins, count)
+
+    assert run(twins, 30, between=between) <= 5e-6
+
+
+CONSTANTS = {
+    "slow momentum, fast variance": {"betas": (0.99, 0.9)},
+    "none of either": {"betas": (0.0, 0.0)},
+    "long variance": {"betas": (0.9, 0.9999)},
+    "both long": {"betas": (0.999, 0.9999)},
+    "large eps": {"eps": 0.1},
+    "large steps": {"lr": 0.05},
+}
+
+
+@pytest.mark.parametrize("constants", CONSTANTS.values(), ids=CONSTANTS)
+def test_adam_with_constants_that_nobody_should_choose(constants):
+    twins = Twins(
+        network(r=1 / 64), lambda p: optim.Adam(p, **constants), lambda p: torch.optim.Adam(p, **constants)
+    )
+    assert run(twins, 150) <= 5e-6 * max(1.0, constants.get("lr", 0) / 1e-3)
+
+
+@each_optimizer
+def test_constants_may_change_between_steps(ours, theirs):
+    def change(twins, count):
+        for optimizer in (twins.ours, twins.theirs):
+            group = optimizer.param_groups[0]
+            group["lr"] *= 0.97
+            if "betas" in group and count % 10 == 9:
+                group["betas"] = (0.85, 0.995) if count % 20 == 9 else (0.9, 0.999)
+            if group.get("momentum"):
+                group["momentum"] = 0.8 if count % 20 > 9 else 0.9
+
+    assert run(Twins(network(), ours, theirs), 40, between=change) <= 5e-6
+
+
+@each_optimizer
+def test_a_schedule_that_cycles_the_momentum(ours, theirs):
+    twins = Twins(network(r=1 / 64), ours, theirs)
+    momentum = twins.theirs.defaults.get("momentum") != 0  # plain SGD has none to cycle
+    cycles = [
+        torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.01, total_steps=60, cycle_momentum=momentum)
+        for optimizer in (twins.ours, twins.theirs)
+    ]
+
+    def advance(twins, count):
+        if count:
+            for cycle in cycles:
+                cycle.step()
+
+    assert run(twins, 50, between=advance) <= 5e-6
