@@ -20,7 +20,7 @@ from .summary import compared, numbers
 
 FORMED_PART = 0.25  # of the seconds: for backward passes that form every gradient
 FLOP_BATCHES = 3
-PEAK_STEPS = 3  # in which memory is watched
+PEAK_STEPS = 2  # in which memory is watched: the second has the optimizer's state and all gradients
 PROTOCOL = ["seconds", "block", "settle", "warmup", "settling"]  # what a result tells of how it was measured
 
 
