@@ -1,6 +1,7 @@
 """Copy the records that a table uses to what the project publishes: python scripts/publish.py table=main.
 
-Then the published tables and the README's are rendered anew, from what is published alone.
+bench=true copies what `python -m src.bench` measured. Then the published tables and the README's are
+rendered anew, from what is published alone.
 """
 
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
+from msbp.analysis import benchmarks
 from msbp.analysis.formats import save
 from msbp.analysis.published import documents, publish, stale
 from msbp.analysis.runs import own_runs
@@ -20,12 +22,17 @@ from msbp.launch import CONF, compose, start
 def main(cfg: DictConfig) -> None:
     settle, configs = settings_from(Path(CONF), compose), table_configs(Path(CONF))
     outputs, published = Path(cfg.paths.outputs), Path(cfg.paths.published)
-    if "table" not in cfg:
-        raise ValueError(f"publish what? table= one of {', '.join(configs)}")
-    table = fill(plain(cfg.table), own_runs(outputs), settle)
-    chosen = publish(table, published / "records.jsonl", cfg.allow_dirty)
-    print(f"{len(chosen)} records are in {published / 'records.jsonl'}")
-    texts = documents(published, Path(cfg.paths.readme), configs, settle)
+    table = fill(plain(cfg.table), own_runs(outputs), settle) if "table" in cfg else None
+    if table:
+        chosen = publish(table, published / "records.jsonl", cfg.allow_dirty)
+        print(f"{len(chosen)} records are in {published / 'records.jsonl'}")
+    if cfg.bench:
+        results = benchmarks.publish(outputs / "bench", published / "bench.json", cfg.allow_dirty)
+        print(f"{len(results)} benchmarks are in {published / 'bench.json'}")
+    if not table and not cfg.bench:
+        raise ValueError(f"publish what? table= one of {', '.join(configs)}, or bench=true")
+    new = [table.name] if table else []
+    texts = documents(published, Path(cfg.paths.readme), configs, settle, new)
     changed = stale(texts)
     save({path: texts[path] for path in changed})
     print("rendered anew:", *(map(str, changed) if changed else ["nothing"]), sep="\n  ")

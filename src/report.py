@@ -22,6 +22,8 @@ def main(cfg: DictConfig) -> None:
     settle = settings_from(Path(CONF), compose)
     configs = table_configs(Path(CONF))
     if cfg.readme:
+        if cfg.readme not in ("write", "check"):
+            raise ValueError(f"readme={cfg.readme}: want write or check")
         published = Path(cfg.paths.published)
         keep_published(documents(published, Path(cfg.paths.readme), configs, settle), cfg.readme)
         return
@@ -56,8 +58,6 @@ def keep_published(texts: Mapping[Path, str], mode: str) -> None:
     outdated = stale(texts)
     if mode == "write":
         save({path: texts[path] for path in outdated})
-    elif mode != "check":
-        raise ValueError(f"readme={mode}: want write or check")
     elif outdated:
         raise ValueError(
             f"stale: {', '.join(map(str, outdated))}; run python -m src.report readme=write and commit"

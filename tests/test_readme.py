@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from msbp.analysis.published import documents, stale
@@ -34,10 +35,11 @@ def single(word):
 
 def test_the_example_for_an_own_model_runs_and_learns():
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    torch.manual_seed(0)
     names = {}
     exec(compile(example, "README.md", "exec"), names)
     assert names["kept"] == {"0": 10, "2": 10}
-    assert names["loss"].item() < 0.4
+    assert names["loss"].item() < 0.2
 
 
 @pytest.mark.parametrize(("config", "command"), COMMANDS)

@@ -2,12 +2,13 @@
 
 import csv
 import json
+import re
 import subprocess
 import sys
 
 import pytest
 
-from msbp.analysis.benchmark_tables import digits, markdown, ratios, table
+from msbp.analysis.benchmark_tables import digits, markdown, ratios, summary, table
 from msbp.analysis.benchmarks import comma_separated, command, name, publish, read, remarks, write
 
 
@@ -116,3 +117,18 @@ def test_numbers_have_three_digits_that_count():
 def test_tables_of_results_need_no_torch():
     code = "import sys, msbp.analysis.benchmark_tables; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_results_of_uncommitted_code_are_published_only_when_told(tmp_path):
+    write(tmp_path / "bench", result(dirty=True))
+    with pytest.raises(ValueError, match=r"mnist: measured on uncommitted code.*allow_dirty=true"):
+        publish(tmp_path / "bench", tmp_path / "bench.json")
+    assert not (tmp_path / "bench.json").exists()
+    assert len(publish(tmp_path / "bench", tmp_path / "bench.json", allow_dirty=True)) == 1
+
+
+def test_a_summary_has_a_line_for_each_method_of_each_case():
+    lines = summary([result(), result(case="extreme")]).splitlines()
+    assert [line.split("|")[1].strip() for line in lines[2:4]] == ["mnist", "extreme"]
+    assert "| 0.200 | 1.20 | 3.30 | 20.0×, 4.17×, 2.15× |" in re.sub(" +", " ", lines[2])
+    assert lines[-1].count("A 1, 1 thread") == 1

@@ -100,7 +100,7 @@ def test_the_readme_shows_the_published_table_between_its_markers(offer, lines, 
     readme = tmp_path / "README.md"
     readme.write_text("# γ\n<!-- table: small -->\nold\n<!-- end of table -->\nrest\n", encoding="utf-8")
     offer([record_of(MSBP, seed) for seed in (0, 1)])
-    texts = documents(lines.parent, readme, {"small": CONFIG}, settle)
+    texts = documents(lines.parent, readme, {"small": CONFIG}, settle, new=["small"])
     assert "98.20 ± 0.00" in texts[readme]
     assert texts[readme].startswith("# γ\n<!-- table: small -->\n")
     assert texts[readme].endswith("\n<!-- end of table -->\nrest\n")
@@ -108,12 +108,35 @@ def test_the_readme_shows_the_published_table_between_its_markers(offer, lines, 
 
 
 def test_rendering_what_is_shown_changes_nothing():
-    parts = {"small": "| a |\n|---|\n| 1 |\n"}
-    once = shown_in("<!-- table: small -->\n<!-- end of table -->\n", parts)
-    assert once == f"<!-- table: small -->\n{parts['small']}<!-- end of table -->\n"
-    assert shown_in(once, parts) == once
+    once = shown_in("<!-- table: small -->\n<!-- end of table -->\n", "| {} |\n|---|\n".format)
+    assert once == "<!-- table: small -->\n| small |\n|---|\n<!-- end of table -->\n"
+    assert shown_in(once, "| {} |\n|---|\n".format) == once
 
 
-def test_a_table_that_does_not_exist_is_named():
-    with pytest.raises(ValueError, match="shows table: smal; there are small"):
-        shown_in("<!-- table: smal -->\n<!-- end of table -->\n", {"small": ""})
+def test_benchmarks_are_shown_without_their_variants(lines, tmp_path, settle):
+    readme = tmp_path / "README.md"
+    readme.write_text("<!-- table: bench -->\n<!-- end of table -->\n", encoding="utf-8")
+    assert "python -m src.bench case=mnist" in documents(lines.parent, readme, {}, settle)[readme]
+    about = {"case": "mnist", "sweep": None, "allocator": "keep", "cpu": "A 1", "torch": "2.6", "blas": "mkl"}
+    results = [about | {"threads": n, "commit": "1234", "dirty": False, "rows": []} for n in (1, 2)]
+    lines.parent.mkdir()
+    (lines.parent / "bench.json").write_text(json.dumps(results), encoding="utf-8")
+    texts = documents(lines.parent, readme, {}, settle)
+    assert "2 threads" in texts[lines.parent / "bench.md"]
+    assert "1 thread," in texts[readme]
+    assert "2 threads" not in texts[readme]
+
+
+def test_a_shown_table_that_does_not_exist_is_named(lines, tmp_path, settle):
+    (tmp_path / "README.md").write_text("<!-- table: smal -->\n<!-- end of table -->\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"README.md shows table: smal; there are bench, small"):
+        documents(lines.parent, tmp_path / "README.md", {"small": CONFIG}, settle)
+
+
+def test_a_table_that_was_published_once_is_kept_up_to_date(offer, lines, tmp_path, record_of, settle):
+    (tmp_path / "README.md").write_text("", encoding="utf-8")
+    offer([record_of(MSBP)])
+    configs = {name: CONFIG | {"name": name} for name in ("small", "never")}
+    (lines.parent / "small.md").write_text("old", encoding="utf-8")
+    texts = documents(lines.parent, tmp_path / "README.md", configs, settle)
+    assert {path.name for path in texts} == {"README.md", "small.md", "small.tex", "small.csv"}

@@ -14,6 +14,11 @@ Milliseconds per step, medians; total = data + forward + BP + update.
 BP, formed: with every weight gradient formed within BP; GFLOP/s: what this makes of the propagated entries.
 MiB: what building the row and its first steps add to resident memory.
 vs: times less than torch (plain torch.nn, fused Adam) and dense (method=baseline): BP, BP + update, total."""
+SUMMARY_LEGEND = (
+    "Medians of a step; vs: times less BP, BP + update and total than torch (plain `torch.nn`, fused Adam) "
+    "and than dense (`method=baseline`). Measured on"
+)
+NOTHING = "Nothing is measured yet: `python -m src.bench case=mnist`.\n"
 MAIN = ("torch", "dense", "sbp", "msbp")
 
 
@@ -33,10 +38,25 @@ def markdown(results: Iterable[Result], rows: Sequence[str] | None = MAIN) -> st
     """Pipe tables of the cases, then of the sweeps; rows: the names of those to show, None for all."""
     every = list(results)
     if not every:
-        return "Nothing is measured yet: `python -m src.bench case=mnist`.\n"
+        return NOTHING
     blocks = [case_table(result, rows) for result in every if not result["sweep"]]
     blocks += [sweep_table(result) for result in every if result["sweep"]]
     return "\n\n".join([*blocks, LEGEND]) + "\n"
+
+
+def summary(results: Iterable[Result]) -> str:
+    """One pipe table: what SBP and MSBP gain in every case, and where that was timed."""
+    every = list(results)
+    lines = [
+        [result["case"], row["name"], *(digits(row[f"{time}_ms"]) for time in COMPARED)]
+        + [ratios(row[opponent]) for opponent in OPPONENTS]
+        for result in every
+        for row in result["rows"]
+        if row["name"] in ("sbp", "msbp")
+    ]
+    header = ["case", "row", "BP (ms)", "BP + update (ms)", "total (ms)", "vs torch", "vs dense"]
+    places = "; ".join(dict.fromkeys(place(result) for result in every))
+    return f"{aligned(lines, header, 'pipe', 2)}\n\n{SUMMARY_LEGEND} {places}.\n" if every else NOTHING
 
 
 def case_table(result: Result, rows: Sequence[str] | None) -> str:

@@ -64,11 +64,20 @@ def read(path: Path) -> list[Result]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
 
 
-def publish(measured: Path, published: Path) -> list[Result]:
-    """Put the results of a folder into the published file, each in place of the one of its name."""
+def publish(measured: Path, published: Path, allow_dirty: bool = False) -> list[Result]:
+    """Put the results of a folder into the published file, each in place of the one of its name.
+
+    ValueError for those of uncommitted code, which nobody can repeat, unless allow_dirty.
+    """
     new = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(measured.glob("*.json"))]
     if not new:
         raise ValueError(f"no results in {measured}; python -m src.bench case=mnist leaves one there")
+    dirty = [name(result) for result in new if result["dirty"] or result["commit"] == "unknown"]
+    if dirty and not allow_dirty:
+        raise ValueError(
+            f"{', '.join(dirty)}: measured on uncommitted code, so nobody can repeat it; commit and measure "
+            "again, or publish it all the same with allow_dirty=true"
+        )
     results = {name(result): result for result in [*read(published), *new]}
     ordered = [results[key] for key in sorted(results)]
     save({published: dumped(ordered)})

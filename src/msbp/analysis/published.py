@@ -6,10 +6,11 @@ A record enters as it was measured and is only ever replaced by another run of i
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from . import benchmark_tables, benchmarks
 from .formats import markdown, renderings, save
 from .runs import Record, published_runs
 from .settings import Settle
@@ -36,30 +37,33 @@ def publish(table: Table, path: Path, allow_dirty: bool = False) -> list[Record]
 
 
 def documents(
-    folder: Path, readme: Path, configs: Mapping[str, TableConfig], settle: Settle
+    folder: Path, readme: Path, configs: Mapping[str, TableConfig], settle: Settle, new: Iterable[str] = ()
 ) -> dict[Path, str]:
-    """The text that the rendered tables in the folder and the README should have, by file."""
+    """By file, the text that README and rendered tables should have; new: names of tables to render too."""
     runs = published_runs(folder / "records.jsonl")
-    tables = {name: fill(config, runs, settle) for name, config in configs.items()}
+    rendered = [name for name in configs if name in new or (folder / f"{name}.md").exists()]
     texts = {
         folder / f"{name}.{suffix}": text
-        for name, table in tables.items()
-        if any(line.ours.runs for block in table.blocks for line in block.lines)
-        for suffix, text in renderings(table).items()
+        for name in rendered
+        for suffix, text in renderings(fill(configs[name], runs, settle)).items()
     }
-    parts = {name: markdown(sheet(table)) for name, table in tables.items()}
-    return texts | {readme: shown_in(readme.read_text(encoding="utf-8"), parts)}
+    measured = benchmarks.read(folder / "bench.json")
+    if measured:
+        texts[folder / "bench.md"] = benchmark_tables.markdown(measured, rows=None)
+
+    def part(name: str) -> str:
+        if name == "bench":
+            return benchmark_tables.summary(run for run in measured if benchmarks.name(run) == run["case"])
+        if name not in configs:
+            raise ValueError(f"{readme} shows table: {name}; there are bench, {', '.join(configs)}")
+        return markdown(sheet(fill(configs[name], runs, settle)))
+
+    return texts | {readme: shown_in(readme.read_text(encoding="utf-8"), part)}
 
 
-def shown_in(text: str, parts: Mapping[str, str]) -> str:
-    """The text with the part of that name put between every `table: NAME` and `end of table`."""
-
-    def render(found: re.Match[str]) -> str:
-        if found[2] not in parts:
-            raise ValueError(f"the README shows table: {found[2]}; there are {', '.join(parts)}")
-        return f"{found[1]}{parts[found[2]]}{found[3]}"
-
-    return SHOWN.sub(render, text)
+def shown_in(text: str, part: Callable[[str], str]) -> str:
+    """The text with the part of that name between every `table: NAME` and `end of table`."""
+    return SHOWN.sub(lambda found: f"{found[1]}{part(found[2])}{found[3]}", text)
 
 
 def stale(texts: Mapping[Path, str]) -> list[Path]:
