@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,16 @@ from typing import Any
 import hydra
 import torch
 from hydra.core.hydra_config import HydraConfig
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from msbp import claims, machine, record
 from msbp.checkpoint import Checkpoint, save_weights
 from msbp.clock import Clock
 from msbp.dropped import dropped_fraction
-from msbp.launch import CONF, described, start
+from msbp.launch import CONF, build, described, report_command, start
 from msbp.trainer import Run
 
 log = logging.getLogger(__name__)
-build = partial(instantiate, _convert_="all")
 DEV_BATCHES = 10  # for dropped_fraction
 
 
@@ -55,44 +52,51 @@ def train(cfg: DictConfig, folder: Path, overrides: list[str]) -> Mapping[str, A
 
 def learn(cfg: DictConfig, folder: Path, place: Path, alone: Callable[[], bool],
           task: Any, method: Any, trainer: Any, optimizer: Any) -> Mapping[str, Any]:  # fmt: skip
-    """Data, model, method, training, record."""
+    """Train, with a checkpoint at place, and write what folder keeps; the record comes last."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     device = machine.device_of(trainer.device)
     allocator = machine.set_up(trainer.threads, device)
     here = machine.describe(device)
-    same = {key: here[key] for key in ("commit", "machine", "device", "threads")}
-    settings = record.settings(cfg)
+    timed_under = {key: here[key] for key in ("commit", "machine", "device", "threads")}
     checkpoint = Checkpoint(
-        place, settings, lambda: same | {"alone": alone()}, cfg.resume and Path(cfg.resume)
+        place,
+        record.settings(cfg),
+        conditions=lambda: timed_under | {"alone": alone()},
+        resume=cfg.resume and Path(cfg.resume),
     )
+    run, installed = prepare(cfg, task, method, optimizer, device)
+    trainer.fit(run, checkpoint)
 
+    some = islice(task.batches(run.splits.dev, cfg.seed, epoch=0), DEV_BATCHES)
+    dropped = dropped_fraction(run.model, task, some, installed.k_per_layer)
+    save_weights(run.model, folder / "weights.pt")
+    done = {
+        **record.asked(cfg, method, installed.k_per_layer),
+        **run.measured(),
+        **here,
+        "times_comparable": checkpoint.comparable(),
+        "allocator_keeps_memory": allocator,
+        "dropped_fraction": dropped,
+        "notes": list(run.splits.notes),
+        "started_at": started,
+        "config": record.settings(cfg),
+    }
+    path = record.write(folder, done)
+    checkpoint.close(folder if trainer.keep_checkpoint else None)
+    log.info("%s\ntables: %s", record.summary(path, done), report_command(cfg.paths.outputs))
+    return done
+
+
+def prepare(cfg: DictConfig, task: Any, method: Any, optimizer: Any, device: torch.device) -> tuple[Run, Any]:
+    """Data, then a model that depends on the seed alone, then the method in it."""
     splits = task.splits(cfg.seed)
     for note in splits.notes:
         log.info(note)
     torch.manual_seed(cfg.seed)
     model = build(cfg.model, **splits.sizes).to(device)
     installed = method.install(model)
-    run = Run(
-        model, optimizer, task, method, splits, cfg.seed, device, Clock(wait=machine.waiting_for(device))
-    )
-    trainer.fit(run, checkpoint)
-
-    some = islice(task.batches(splits.dev, cfg.seed, epoch=0), DEV_BATCHES)
-    dropped = dropped_fraction(model, task, some, installed.k_per_layer)
-    save_weights(model, folder / "weights.pt")
-    measured = run.measured() | {
-        "times_comparable": checkpoint.comparable(),
-        "allocator_keeps_memory": allocator,
-        "notes": list(splits.notes),
-    }
-    asked = record.asked(cfg, method, installed.k_per_layer)
-    done = (
-        asked | measured | {"dropped_fraction": dropped} | here | {"started_at": started, "config": settings}
-    )
-    path = record.write(folder, done)
-    checkpoint.close(folder if trainer.keep_checkpoint else None)
-    log.info("%s\ntables: %s", record.summary(path, done), "python -m src.report")
-    return done
+    clock = Clock(wait=machine.waiting_for(device))
+    return Run(model, optimizer, task, method, splits, cfg.seed, device, clock), installed
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ MAY = {  # part of the project -> parts that it may import, besides itself
     "machine": {"sparse"}, "tasks": {"atomic"}, "record": {"atomic"}, "claims": {"record"},
     "checkpoint": {"atomic", "record", "sparse"}, "analysis": {"record", "atomic"},
     "trainer": {"checkpoint", "clock", "interrupt", "machine", "progress"}, "__init__": set(),
-    "bench": {"clock", "launch", "machine", "methods", "sparse", "trainer"},
+    "bench": {"models", "clock", "launch", "machine", "methods", "sparse", "trainer"},
 }  # fmt: skip
 WITH_TORCH = {"angle", "theory"}  # of analysis
 

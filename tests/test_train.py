@@ -31,7 +31,7 @@ def smoke(commands, tmp_path):
     """Run the smoke experiment with these overrides; outputs go to a folder of the test."""
 
     def run(*overrides, start=False, **options):
-        command = sorted((*SMOKE, f"paths.outputs={tmp_path}/out", *overrides), key=lambda word: word != "-m")
+        command = (*SMOKE, f"paths.outputs={tmp_path}/out", *overrides)
         return commands.start(*command, **options) if start else commands.run(*command, **options)
 
     run.outputs = tmp_path / "out"

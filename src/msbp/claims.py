@@ -53,11 +53,10 @@ def run_folder(folder: Path, files: dict[str, bytes]) -> Iterator[None]:
     Raises FileExistsError if the folder holds a finished run, or one with other files.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    others = [
-        name for name in files if (folder / name).exists() and (folder / name).read_bytes() != files[name]
-    ]
     with open(folder / "train.log", "ab") as lock:
-        if others or (folder / NAME).exists() or not held(lock, wait=False):
+        free = held(lock, wait=False) and not (folder / NAME).exists()
+        there = [name for name in files if (folder / name).exists()]
+        if not free or any((folder / name).read_bytes() != files[name] for name in there):
             raise FileExistsError(
                 f"{folder} holds another run: leave out hydra.run.dir, or name a new folder"
             )

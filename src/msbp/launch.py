@@ -3,14 +3,17 @@
 import os
 import re
 import secrets
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, InstantiationException
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -42,10 +45,29 @@ def described(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, bytes]:
     return {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
 
 
+def build(node: DictConfig, **arguments: Any) -> Any:
+    """The object that a node of the configuration describes; ValueError says which node and why not."""
+    try:
+        return instantiate(node, _convert_="all", **arguments)
+    except InstantiationException as error:
+        key = re.search(r"full_key: (\S+)", str(error))
+        place = f"{key[1]}: " if key else ""
+        raise ValueError(f"{place}{error.__cause__ or error}") from error
+
+
+def report_command(outputs: str) -> str:
+    """What renders the runs in outputs; a folder of the user's is quoted for Hydra and for the shell."""
+    place = "" if outputs == str(ROOT / "outputs") else shlex.quote(f'paths.outputs="{outputs}"')
+    return f"python -m src.report {place}".rstrip()
+
+
 def start(main: Callable[[], None]) -> None:
     """Run a Hydra main; say a foreseen error in one paragraph (HYDRA_FULL_ERROR=1 shows all of it)."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # γ must not crash a C locale
+    if "-m" in sys.argv:  # argparse takes it before or after all overrides, not between them
+        sys.argv.remove("-m")
+        sys.argv.insert(1, "-m")
     full = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then hands errors on instead of printing them its own way
     try:
@@ -62,13 +84,9 @@ def start(main: Callable[[], None]) -> None:
 
 def explain(error: BaseException) -> str:
     """One paragraph: what the error says, and a hint where the command line was probably misread."""
-    cause = error.__cause__
-    if isinstance(error, InstantiationException) and cause is not None:
-        key = re.search(r"full_key: (\S+)", str(error))
-        return f"{key[1]}: {cause}" if key else str(cause)
     text = str(error).partition("\nConfig search path:")[0]
-    if cause is not None and isinstance(error, HydraException):
-        text = f"{text}\n{cause}"
+    if isinstance(error, HydraException) and error.__cause__:
+        text = f"{text}\n{error.__cause__}"
     return text + hint(text)
 
 

@@ -99,7 +99,9 @@ def summary(path: Path, record: Mapping[str, Any]) -> str:
     """What a user wants to know first, in four lines."""
     letters = "" if record["r"] is None else f" (r={record['r']:g}, gamma={record['gamma']:g})"
     sample = "" if record["sample"] == "full" else f" on the {record['sample']} made-up sample"
-    shared = "" if record["times_comparable"] else "; times not comparable, see the log"
+    shared = (
+        "" if record["times_comparable"] else "; not comparable: shared machine, or another after a resume"
+    )
     kept = ", ".join(f"{layer} {k}" for layer, k in record["k_per_layer"].items())
     return (
         f"{record['task']}{sample}, {record['method']}{letters}, seed {record['seed']}: "

@@ -46,10 +46,7 @@ class Trainer:
         device_of(self.device)
 
     def fit(self, run: "Run", checkpoint: Checkpoint) -> None:
-        """Train to the last epoch, from the checkpoint if there is one.
-
-        Raises KeyboardInterrupt after Ctrl-C or SIGTERM, with the state saved.
-        """
+        """Train to the last epoch, from the checkpoint if there is one; Ctrl-C saves and interrupts."""
         kept = checkpoint.load()
         if kept is not None:
             run.restore(kept)
@@ -181,17 +178,15 @@ class Run:
     def measured(self) -> dict[str, Any]:
         """The record's fields of times and scores; test is taken at the best dev epoch."""
         best, last = self.state.best, self.state.history[-1]
-        return self.clock.seconds() | {
-            "steps": self.state.step,
-            "resumed": self.resumed,
-            "metric": self.task.metric,
+        scores = {
             "dev": best["dev"],
             "test": best["test"],
             "test_last": last["test"],
             "best_epoch": best["epoch"],
-            "metric_signature": self.state.metric_signature,
-            "history": self.state.history,
         }
+        metric = {"metric": self.task.metric, "metric_signature": self.state.metric_signature}
+        counts = {"steps": self.state.step, "resumed": self.resumed, "history": self.state.history}
+        return self.clock.seconds() | scores | metric | counts
 
     def capture(self) -> dict[str, Any]:
         """All that the next step depends on."""
