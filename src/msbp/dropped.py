@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .sparse import SparseConvolution, SparseLinear
+from .sparse import SparseConvolution, SparseLinear, SparseLSTM
 
 
 @dataclass
@@ -49,7 +49,7 @@ def dropped_fraction(
     twin = copy.deepcopy(model).double().train()
     found = {name: Shares() for name in layers}
     for name, layer in twin.named_modules():
-        if isinstance(layer, SparseLinear | SparseConvolution):
+        if isinstance(layer, SparseLinear | SparseConvolution | SparseLSTM):
             watch(layer, found.setdefault(name, Shares()))
     device = next(twin.parameters()).device
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
@@ -59,7 +59,7 @@ def dropped_fraction(
     return {name: shares.fractions() for name, shares in found.items()}
 
 
-def watch(layer: SparseLinear | SparseConvolution, shares: Shares) -> None:
+def watch(layer: SparseLinear | SparseConvolution | SparseLSTM, shares: Shares) -> None:
     """Add up what the layer's selection sees and keeps."""
     estimate: Any = layer.estimate
 

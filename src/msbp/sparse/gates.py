@@ -12,7 +12,7 @@ from torch import Tensor
 from . import lstm_cell
 from .carry import Carry
 
-Estimate = Callable[[Tensor], tuple[Tensor, None]]
+Estimate = Callable[[Tensor, Carry], tuple[Tensor, None]]
 
 
 class Weights(NamedTuple):
@@ -81,7 +81,7 @@ class EstimatedGradient(FullGradient):
         super().step(rows, grad_out, grad_h, grad_c)
         if self.all_gradients is not None:
             self.all_gradients += self.g[rows].sum(0)
-        self.g[rows], _ = self.estimate(self.g[rows])
+        self.g[rows], _ = self.estimate(self.g[rows], self.carry)
 
     def of_bias(self) -> Tensor:
         return super().of_bias() if self.all_gradients is None else self.all_gradients

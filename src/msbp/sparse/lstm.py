@@ -151,7 +151,7 @@ class SparseLSTM(FusedLSTM):
         if self.listable and fast(*weights[:2], *saved):
             choices = (4 * self.k, self.groups, self.gamma, carry, self.dense_bias, self.refuse)
             return ListedGradient(weights, saved, *choices)
-        return EstimatedGradient(weights, saved, partial(self.estimate, carry=carry), carry, self.dense_bias)
+        return EstimatedGradient(weights, saved, self.estimate, carry, self.dense_bias)
 
     def estimate(self, grad_gates: Tensor, carry: Carry) -> tuple[Tensor, None]:
         """The gradient g (n, 4H) that is propagated in place of that of the gates at a time step."""
