@@ -66,6 +66,21 @@ def test_dense_and_full_ratio_are_torchs_lstm(dtype, choices, lengths, given):
     assert all(not m.m.any() for m in memories(nn.ModuleList([sparse])).values())
 
 
+@each_dtype
+def test_the_gradient_of_a_plain_sum_is_read_as_what_it_is(dtype):
+    """It is one number that stands for all."""
+    plain, x = lstm(dtype=dtype, bidirectional=True), torch.randn(4, 3, 9, dtype=dtype)
+    models = [
+        plain,
+        FusedLSTM.adopt(copy.deepcopy(plain)),
+        SparseLSTM.adopt(copy.deepcopy(plain), "rnn", 11, 0.0),
+    ]
+    for model in models:
+        model(x)[0].sum().backward()
+    for model in models[1:]:
+        assert_close(gradients(model), gradients(plain), 1e-12 if dtype is torch.float64 else 3e-5)
+
+
 @pytest.mark.parametrize("batch_first", [False, True])
 def test_a_sequence_without_batch_is_a_batch_of_one(batch_first):
     plain = lstm(num_layers=2, bidirectional=True, batch_first=batch_first)

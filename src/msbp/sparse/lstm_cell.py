@@ -51,7 +51,7 @@ def gate_gradients(
     ∂ℓ/∂h is grad_out, from the output at this time step, plus grad_h, from the time step after it.
     """
     tensors = (grad_h, grad_c, gates, previous_c, tanh_c, out)
-    if fast(*tensors) and grad_out.stride(1) == 1:
+    if fast(*tensors):
         kernels.gate_gradients(*rows_of(grad_out), *(t.data_ptr() for t in tensors), *grad_h.shape)
         return
     enter, forget, candidate, output = gates.chunk(4, 1)
@@ -68,7 +68,7 @@ def gate_gradients(
 
 
 def rows_of(matrix: Tensor) -> tuple[int, int]:
-    """Where a matrix with contiguous rows lies, and how many bytes its rows are apart."""
+    """Where a matrix lies whose rows are contiguous, and how many bytes these are apart."""
     return matrix.data_ptr(), matrix.stride(0) * matrix.element_size()
 
 

@@ -124,6 +124,8 @@ def pull_layer(
     x, *rest = tensors
     directions = grad_h.shape[0]
     saved, parameters = rest[: 4 * directions], rest[4 * directions :]
+    if grad_out.stride(1) != 1:  # such as that of a sum, one number for all
+        grad_out = grad_out.contiguous()
     grad_h, grad_c = own(grad_h), own(grad_c)
     grad_x, gradients, of_parameters = None, [], list[Tensor]()
     parts = zip(plan.weights(tuple(parameters)), grad_out.chunk(directions, 1), strict=True)
