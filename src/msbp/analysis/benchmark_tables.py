@@ -11,7 +11,8 @@ TIMES = {"forward_ms": "forward", "bp_ms": "BP", "update_ms": "update", "total_m
 HEADER = [*TIMES.values(), "BP p10-p90", "BP, formed", "GFLOP/s", "MiB", "vs torch", "vs dense"]
 LEGEND = """\
 Milliseconds per step, medians; total = data + forward + BP + update.
-BP, formed: with every weight gradient formed within BP; GFLOP/s: what this makes of the propagated entries.
+BP, formed: with every weight gradient formed within BP. GFLOP/s: the dense products of the propagated entries
+in that time, beyond the processor's rate where zeros among them are skipped, as behind a maximum over time.
 MiB: what building the row and its first steps add to resident memory.
 vs: times less than torch (plain torch.nn, fused Adam) and dense (method=baseline): BP, BP + update, total."""
 SUMMARY_LEGEND = (
@@ -45,18 +46,18 @@ def markdown(results: Iterable[Result], rows: Sequence[str] | None = MAIN) -> st
 
 
 def summary(results: Iterable[Result]) -> str:
-    """One pipe table: what SBP and MSBP gain in every case, and where that was timed."""
+    """One pipe table: what MSBP gains in every case, and where that was timed."""
     every = list(results)
     lines = [
-        [result["case"], row["name"], *(digits(row[f"{time}_ms"]) for time in COMPARED)]
+        [result["case"], *(digits(row[f"{time}_ms"]) for time in COMPARED)]
         + [ratios(row[opponent]) for opponent in OPPONENTS]
         for result in every
         for row in result["rows"]
-        if row["name"] in ("sbp", "msbp")
+        if row["name"] == "msbp"
     ]
-    header = ["case", "row", "BP (ms)", "BP + update (ms)", "total (ms)", "vs torch", "vs dense"]
+    header = ["MSBP", "BP (ms)", "BP + update (ms)", "total (ms)", "vs torch", "vs dense"]
     places = "; ".join(dict.fromkeys(place(result) for result in every))
-    return f"{aligned(lines, header, 'pipe', 2)}\n\n{SUMMARY_LEGEND} {places}.\n" if every else NOTHING
+    return f"{aligned(lines, header, 'pipe', 1)}\n\n{SUMMARY_LEGEND} {places}.\n" if every else NOTHING
 
 
 def case_table(result: Result, rows: Sequence[str] | None) -> str:
