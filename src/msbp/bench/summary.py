@@ -22,8 +22,8 @@ def milliseconds(seconds: np.ndarray, phases: list[int], percentile: float = 50)
 def numbers(row: Row, seconds: np.ndarray, formed: np.ndarray, flops: Flops) -> dict[str, Any]:
     """A row's numbers; formed: seconds of steps that form every gradient within the backward pass.
 
-    bp_gflops is the dense arithmetic of the propagated entries over the time that forms every gradient; a row that
-    skips zeros among them, as behind a maximum over time, goes beyond what the processor can.
+    bp_gflops is the dense arithmetic of the propagated entries over the time that forms every gradient; a row
+    that skips zeros among them, as behind a maximum over time, goes beyond what the processor can.
     """
     materialised = milliseconds(formed, BP)
     return {
