@@ -127,7 +127,7 @@ def test_results_of_uncommitted_code_are_published_only_when_told(tmp_path):
     assert len(publish(tmp_path / "bench", tmp_path / "bench.json", allow_dirty=True)) == 1
 
 
-def test_a_summary_has_a_line_for_each_method_of_each_case():
+def test_a_summary_has_a_line_for_each_case():
     lines = summary([result(), result(case="extreme")]).splitlines()
     assert [line.split("|")[1].strip() for line in lines[2:4]] == ["mnist", "extreme"]
     assert "| 0.200 | 1.20 | 3.30 | 20.0×, 4.17×, 2.15× |" in re.sub(" +", " ", lines[2])
