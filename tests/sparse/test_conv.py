@@ -1,19 +1,22 @@
 """Sparse Conv1d and Conv2d against torch's own, and the rules of what they keep."""
 
 import copy
+from contextlib import nullcontext
 
 import pytest
 import torch
 from torch import nn
 
 from msbp.sparse import SparseConv1d, SparseConv2d, convert, memories
+from msbp.sparse.suited import plain_torch
 
 SHAPES = [
     (lambda: nn.Conv1d(4, 6, 3), (3, 4, 11)),
     (lambda: nn.Conv1d(4, 6, 3, stride=2, padding=1, dilation=2, bias=False), (3, 4, 11)),
     (lambda: nn.Conv1d(4, 6, 2, groups=2, padding_mode="circular", padding=1), (3, 4, 5)),
     (lambda: nn.Conv1d(4, 6, 3), (4, 11)),
-    (lambda: nn.Conv2d(2, 6, (2, 3), padding=(1, 0)), (3, 2, 5, 6)),
+    (lambda: nn.Conv2d(2, 6, (2, 3), padding=(1, 0), dilation=(2, 1)), (3, 2, 5, 6)),
+    (lambda: nn.Conv2d(2, 6, 3, padding="same"), (3, 2, 5, 6)),
     (lambda: nn.Conv2d(2, 6, 3, stride=2), (2, 7, 7)),
 ]
 each_shape = pytest.mark.parametrize(("make", "shape"), SHAPES)
@@ -36,7 +39,7 @@ def gradients(conv: nn.Module, x: torch.Tensor, grad: torch.Tensor) -> list[torc
     x = x.detach().clone().requires_grad_()
     conv.zero_grad()
     conv(x).backward(grad)
-    return [x.grad, *(p.grad for p in conv.parameters())]
+    return [x.grad, *(p.grad.clone() for p in conv.parameters())]
 
 
 @each_shape
@@ -62,6 +65,31 @@ def test_the_gradient_is_that_of_the_kept_entries(make, shape):
         gradients(sparse(plain, 2, selection="per_position"), x, grad), expected, strict=True
     ):
         torch.testing.assert_close(ours, theirs)
+
+
+@each_shape
+@each_selection
+@pytest.mark.parametrize("bias", ["sparse", "full"])
+def test_plain_torch_and_the_kernels_agree(make, shape, selection, bias):
+    plain, runs = make(), []
+    x = torch.randn(4, *shape)
+    grads = [torch.randn_like(plain(x[0])) * (torch.rand(plain(x[0]).shape[-1]) < 0.8) for _ in x]
+    for way in (nullcontext, plain_torch):
+        conv = sparse(plain, 2, 0.8, selection=selection, bias=bias)
+        with way():
+            runs.append([gradients(conv, *step) for step in zip(x, grads, strict=True)])
+        runs[-1].append([conv.memory.m])
+    for ours, theirs in zip(*runs, strict=True):
+        for a, b in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_a_convolution_with_an_input_that_needs_no_gradient():
+    for way in (nullcontext, plain_torch):
+        conv = sparse(nn.Conv2d(2, 6, 3), 2)
+        with way():
+            conv(torch.randn(2, 2, 5, 5)).sum().backward()
+        assert conv.weight.grad.any()
 
 
 def test_the_flat_rule_lets_positions_and_maps_of_an_example_compete():

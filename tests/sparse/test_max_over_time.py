@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from msbp.sparse import MaxOverTime, convert, fuse, memories
-from msbp.sparse.node import plain_torch
+from msbp.sparse.suited import plain_torch
 
 from .sentence_batches import E, F, Naive, layer, sentences, upstream
 

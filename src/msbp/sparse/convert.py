@@ -8,7 +8,8 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from .chain import Chain
-from .conv import SparseConv1d, SparseConv2d, SparseConvolution
+from .conv import SparseConv1d, SparseConv2d
+from .convolution import SparseConvolution
 from .embedding import RowEmbedding, keeps_rows
 from .linear import SparseLinear, check_choices
 from .lstm import FusedLSTM, SparseLSTM, adoptable, check_lstm_choices
@@ -80,7 +81,7 @@ def _lean(model: nn.Module) -> set[nn.Module]:
     for module in model.modules():
         if keeps_rows(module):
             RowEmbedding.adopt(module)
-    pooling = {module for module in model.modules() if type(module) is MaxOverTime}
+    pooling: set[nn.Module] = {module for module in model.modules() if type(module) is MaxOverTime}
     for module in pooling:
         module.__class__ = FusedMaxOverTime
     return pooling

@@ -14,10 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .conv import SparseConvolution
-from .memory import SharedMemory
-from .node import by_kernel
-from .selections import flat_top_k, row_top_k
+from .convolution import SparseConvolution
+from .selections import flat_top_k
+from .suited import by_kernel
 from .windows import (
     Batch,
     Entries,
@@ -25,7 +24,6 @@ from .windows import (
     best_windows_fast,
     gradients,
     gradients_fast,
-    keep_entries,
     rows_with_gradient,
 )
 
@@ -50,7 +48,7 @@ class MaxOverTime(nn.Conv2d):
 
     def batch(self, x: Tensor, index: Tensor, offsets: Tensor) -> Batch:
         """The sentences with their empty places."""
-        return Batch(x, index, offsets).widened(self.kernel_size[0] - 1)
+        return Batch(x, index.long(), offsets.long()).widened(self.kernel_size[0] - 1)
 
 
 class FusedMaxOverTime(MaxOverTime):
@@ -59,9 +57,10 @@ class FusedMaxOverTime(MaxOverTime):
     dense_bias = False
 
     def forward(self, x: Tensor, index: Tensor, offsets: Tensor) -> Tensor:  # type: ignore[override]
-        with torch.autocast(x.device.type, enabled=False):  # a selection needs the parameters' precision
-            batch = self.batch(x.to(self.weight.dtype), index, offsets)
-            return Pass.apply(self, *batch, self.weight, self.bias)
+        if torch.is_autocast_enabled(x.device.type):
+            with torch.autocast(x.device.type, enabled=False):  # a selection needs the parameters' precision
+                return self(x.to(self.weight.dtype), index, offsets)
+        return Pass.apply(self, *self.batch(x, index, offsets), self.weight, self.bias)
 
     def select(self, gradient: Tensor, start: Tensor, offsets: Tensor) -> tuple[Entries, Tensor | None]:
         """What to propagate of the winners' ∂ℓ/∂h (B, F), and the memory that follows."""
@@ -84,26 +83,7 @@ class SparseMaxOverTime(SparseConvolution, FusedMaxOverTime):
             g, m = self.estimate(gradient, torch.arange(len(gradient), device=start.device), 1)
             return one_a_map(g, start), m
         rows, example, place = rows_with_gradient(gradient, start, offsets)
-        if self.row_by_row() and by_kernel(rows) and len(rows):
-            return self.keep_entries(rows, place)
-        g, m = self.estimate(rows, example, positions)
-        row, maps = g.nonzero(as_tuple=True)
-        return Entries(g[row, maps], maps, place[row]), m
-
-    def row_by_row(self) -> bool:
-        """Whether one kernel can select: each row for itself, with at most a shared memory."""
-        return self.selection.sparsifier is row_top_k and (
-            self.memory is None or type(self.memory) is SharedMemory
-        )
-
-    def keep_entries(self, rows: Tensor, place: Tensor) -> tuple[Entries, Tensor | None]:
-        """`estimate` by one kernel."""
-        memory = self.memory
-        m, gamma = (rows.new_zeros(1, rows.shape[1]), 0.0) if memory is None else (memory.m, memory.gamma)
-        kept = keep_entries(rows, place, self.k, m, gamma)
-        if kept is None:
-            self.refuse()
-        return kept
+        return self.entries(rows, example, place, positions)
 
     def keeps_all(self, positions: int) -> bool:
         """Whether k T covers the F entries that an example has at most, and no memory adds others."""

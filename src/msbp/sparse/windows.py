@@ -13,7 +13,7 @@ from torch.nn.functional import conv1d, embedding
 
 from .kernels import conv as kernels
 from .kernels import entries as select
-from .node import by_kernel
+from .suited import by_kernel
 
 EMPTY = -1  # no word: beyond a sentence's ends
 
@@ -113,13 +113,20 @@ def gradients_fast(
     entries: Entries, batch: Batch, weight: Tensor, need_x: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """The same by kernels, which pass over entries that are zero."""
+    return scatter(entries, batch.x, batch.ids, torch.arange(weight.shape[2]), weight, need_x)
+
+
+def scatter(
+    entries: Entries, x: Tensor, ids: Tensor, shifts: Tensor, weight: Tensor, need_x: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """The same for windows of any form: to a place belong those that are shifts (w) further."""
     maps, _, window, width = weight.shape
-    inputs = arrays(*entries, batch.ids)
-    grad_weight, grad_bias = torch.empty_like(weight), weight.new_empty(maps)
-    kernels.weight_gradient(*inputs, *arrays(batch.x, grad_weight.view(maps, window, width), grad_bias))
+    inputs = arrays(*entries, ids, shifts)
+    grad_weight, grad_bias = weight.new_empty(weight.shape), weight.new_empty(maps)
+    kernels.weight_gradient(*inputs, *arrays(x, grad_weight.view(maps, window, width), grad_bias))
     if not need_x:
         return grad_weight, grad_bias, None
-    grad_x = torch.empty_like(batch.x)
+    grad_x = x.new_empty(x.shape)
     kernels.input_gradient(*inputs, *arrays(weight.view(maps, window, width), grad_x))
     return grad_weight, grad_bias, grad_x
 
@@ -154,5 +161,5 @@ def keep_entries(
 
 
 def arrays(*tensors: Tensor) -> Any:
-    """The tensors as numpy arrays on the same memory."""
+    """The tensors as numpy arrays, on the same memory if they are contiguous, as outputs must be."""
     return [t.detach().contiguous().numpy() for t in tensors]

@@ -82,8 +82,11 @@ def by_map(values, maps, count):
 
 
 @kernel
-def weight_gradient(values, maps, places, index, x, grad_weight, grad_bias):
-    """∂ℓ/∂W (F, w, E) and ∂ℓ/∂b (F) of the entries, all written anew."""
+def weight_gradient(values, maps, places, index, shifts, x, grad_weight, grad_bias):
+    """∂ℓ/∂W (F, w, E) and ∂ℓ/∂b (F) of the entries, all written anew.
+
+    A window that starts at a place holds those that are shifts (w) further.
+    """
     count, window, width = grad_weight.shape
     begin, order = by_map(values, maps, count)
     rows, kept = np.empty(order.size, np.int32), np.empty(order.size, np.float32)
@@ -96,37 +99,38 @@ def weight_gradient(values, maps, places, index, x, grad_weight, grad_bias):
         for j in range(window):
             m = 0
             for q in mine:
-                if index[places[q] + j] >= 0:
-                    rows[m], kept[m] = index[places[q] + j], values[q]
+                if index[places[q] + shifts[j]] >= 0:
+                    rows[m], kept[m] = index[places[q] + shifts[j]], values[q]
                     m += 1
             weighted_sum(out, address_of(x), width, address_of(rows), address_of(kept), 0, m)
             out += width * BYTES
 
 
 @kernel
-def input_gradient(values, maps, places, index, weight, grad_x):
+def input_gradient(values, maps, places, index, shifts, weight, grad_x):
     """∂ℓ/∂x (U, E) of the entries, all written anew; weight is (F, w, E)."""
     window, count = weight.shape[1], len(grad_x)
     starts = np.zeros(count + 2, np.int64)
     for q in range(values.size):
         if values[q] != 0:
             for j in range(window):
-                if index[places[q] + j] >= 0:
-                    starts[index[places[q] + j] + 2] += 1
+                if index[places[q] + shifts[j]] >= 0:
+                    starts[index[places[q] + shifts[j]] + 2] += 1
     for u in range(count):
         starts[u + 2] += starts[u + 1]
     slices, shares = np.empty(starts[count + 1], np.int32), np.empty(starts[count + 1], np.float32)
     for q in range(values.size):
         if values[q] != 0:
             for j in range(window):
-                if index[places[q] + j] >= 0:
-                    at = starts[index[places[q] + j] + 1]
+                if index[places[q] + shifts[j]] >= 0:
+                    at = starts[index[places[q] + shifts[j]] + 1]
                     slices[at], shares[at] = maps[q] * window + j, values[q]
-                    starts[index[places[q] + j] + 1] = at + 1
-    width, base, lists = weight.shape[2], address_of(weight), (address_of(slices), address_of(shares))
+                    starts[index[places[q] + shifts[j]] + 1] = at + 1
+    width = weight.shape[2]
     for u in range(count):
-        out = address_of(grad_x) + u * width * BYTES
-        weighted_sum(out, base, width, lists[0], lists[1], starts[u], starts[u + 1])
+        row, base = address_of(grad_x) + u * width * BYTES, address_of(weight)
+        # addresses are taken here, because numba frees an array behind its last use by name
+        weighted_sum(row, base, width, address_of(slices), address_of(shares), starts[u], starts[u + 1])
 
 
 @kernel
