@@ -125,7 +125,7 @@ def test_adam_with_constants_that_nobody_should_choose(constants):
     twins = Twins(
         network(r=1 / 64), lambda p: optim.Adam(p, **constants), lambda p: torch.optim.Adam(p, **constants)
     )
-    assert run(twins, 150) <= 5e-6 * max(1.0, constants.get("lr", 0) / 1e-3)
+    assert run(twins, 150) <= 2e-5 * max(1.0, constants.get("lr", 0) / 1e-3)  # float32 has less to go on
 
 
 @each_optimizer

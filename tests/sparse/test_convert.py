@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from msbp.sparse import convert, fuse, memories, reference
+from msbp.sparse import SparseLinear, convert, fuse, memories, reference
 
 from .networks import Branches, Declared, Shared, each_model
-from .problems import each_dtype, gradients, mlp
+from .problems import assert_close, each_dtype, gradients, mlp, state
 
 B = 5
 
@@ -104,6 +104,20 @@ def test_a_layer_used_twice_keeps_one_memory_that_moves_twice():
         first, _, _ = units[0].backward(grad)
         torch.testing.assert_close(model.step.weight.grad, first + second)
         torch.testing.assert_close(memories(model)["step"].m.flatten(), m[0])
+
+
+@each_dtype
+def test_a_layer_built_by_hand_is_a_converted_one(dtype):
+    converted = mlp(6, 20, 3, dtype=dtype)
+    convert(converted, r=0.25, gamma=0.5, memory="per_slot", bias="full")
+    layer = SparseLinear(6, 20, k=5, gamma=0.5, memory="per_slot", bias_gradient="full").to(dtype)
+    built = nn.Sequential(layer, nn.ReLU(), nn.Linear(20, 3, dtype=dtype))
+    built.load_state_dict(converted.state_dict())
+    for _ in range(3):
+        x = torch.randn(B, 6, dtype=dtype)
+        for model in (built, converted):
+            model(x).square().sum().backward()
+    assert_close(state(built), state(converted), 1e-6)
 
 
 def test_named_layers_alone_are_replaced():

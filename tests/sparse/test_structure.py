@@ -3,6 +3,7 @@
 Letters: B batch, i in_features, n out_features, c classes. At r = 1 the plain network says what is right.
 """
 
+import contextlib
 import copy
 
 import pytest
@@ -10,8 +11,10 @@ import torch
 from torch import nn
 
 from msbp.sparse import convert, cross_entropy, fuse
+from msbp.sparse.memory import SlotMemory
+from msbp.sparse.suited import plain_torch
 
-from .problems import assert_close, each_dtype, each_entry, gradients, mlp
+from .problems import assert_close, each_dtype, each_entry, gradients, mlp, state
 
 B, i, n, c = 6, 10, 16, 3
 FULL = {"convert": lambda model: convert(model, r=1.0), "fuse": fuse}
@@ -134,3 +137,43 @@ def test_weights_replaced_between_the_passes_are_used_or_refused(install):
             assert "weight" in str(error) or "parameter" in str(error)
         else:
             assert_close(gradients(model), gradients(plain))
+
+
+@each_entry
+def test_settings_of_sparse_layers_may_change_between_passes(backward):
+    """A schedule of gamma or k, or a memory of another kind, counts from the next pass on."""
+    edits = {
+        "gamma": lambda layer: setattr(layer.memory, "gamma", 0.1),
+        "k": lambda layer: setattr(layer, "k", 7),
+        "no memory": lambda layer: setattr(layer, "memory", None),
+        "another memory": lambda layer: setattr(layer, "memory", SlotMemory(n, 0.5)),
+        "off": lambda layer: setattr(layer, "enabled", False),
+        "on": lambda layer: setattr(layer, "enabled", True),
+        "other data": lambda layer: setattr(layer.memory, "m", torch.ones(B, n)),
+    }
+    model = mlp(i, n, n, c)
+    convert(model, r=0.2)
+    twin = copy.deepcopy(model)
+    for edit in edits.values():
+        for _ in range(2):
+            data = batch()
+            for network, path in ((model, contextlib.nullcontext()), (twin, plain_torch())):
+                network.zero_grad()
+                with path:
+                    backward(network, *data)
+            assert_close(state(model), state(twin))
+        for network in (model, twin):
+            edit(network[2])
+
+
+@each_full
+def test_a_square_weight_may_be_turned_round_in_place(install):
+    model, plain = pair(install)
+    data = batch()
+    for turn in (False, True, True):
+        for network in (model, plain):
+            if turn:
+                network[2].weight.data = network[2].weight.data.t()
+            network.zero_grad()
+            nn.functional.cross_entropy(network(data[0]), data[1]).backward()
+        assert_close(gradients(model), gradients(plain))

@@ -6,7 +6,7 @@ Letters: B batch, n out_features, k kept. Top-k picks ties by build, device and 
 import pytest
 import torch
 
-from msbp.sparse import reference, top_k
+from msbp.sparse import SparseLinear, reference, top_k
 
 from .problems import Probe, each_dtype
 
@@ -68,6 +68,8 @@ def test_the_smallest_and_the_largest_float32_are_told_apart():
 def test_a_k_out_of_range_is_refused(k):
     with pytest.raises(ValueError, match=f"{k}"):
         top_k(TIES, k)
+    with pytest.raises(ValueError, match=f"{k}"):
+        SparseLinear(3, 4, k=k)
 
 
 def test_a_ratio_of_a_narrow_layer_keeps_one_entry_and_says_so():

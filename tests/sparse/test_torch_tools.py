@@ -34,7 +34,8 @@ def pair(install, dtype=torch.float32, **kwargs):
 
 
 @each_full
-def test_pruned_and_reparametrised_layers(install):
+@pytest.mark.parametrize("late", [False, True], ids=["before the first pass", "after it"])
+def test_pruned_and_reparametrised_layers(late, install):
     tools = {
         "prune": lambda layer: prune.l1_unstructured(layer, "weight", 0.5),
         "prune the bias": lambda layer: prune.random_unstructured(layer, "bias", 0.5),
@@ -46,10 +47,13 @@ def test_pruned_and_reparametrised_layers(install):
     for tool in tools.values():
         for at in (0, 2, 4):
             model, plain = pair(install)
+            data = batch()
             for network in (model, plain):
+                if late:
+                    cross_entropy(network(data[0]), data[1]).backward()
+                    network.zero_grad()
                 torch.manual_seed(1)
                 tool(network[at])
-            data = batch()
             for _ in range(2):
                 for network in (model, plain):
                     network.zero_grad()

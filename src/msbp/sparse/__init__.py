@@ -1,9 +1,10 @@
 """Sparse backpropagation with memory for torch modules."""
 
 from .activations import Cube
-from .chain import Chain
-from .conv import SparseConv1d, SparseConv2d, SparseConvolution
+from .chain import Chain, look_up
+from .conv import SparseConv1d, SparseConv2d
 from .convert import convert, fuse, memories
+from .convolution import SparseConvolution
 from .dropout import keep_mask
 from .linear import SparseLinear
 from .loss import cross_entropy
@@ -27,6 +28,7 @@ __all__ = [
     "entries_kept",
     "fuse",
     "keep_mask",
+    "look_up",
     "memories",
     "top_k",
     "unified_top_k",

@@ -1,4 +1,4 @@
-"""The address of a BLAS sgemm that the kernels can call: torch's own, else the one numba knows through scipy."""
+"""The address of a BLAS sgemm for the kernels: torch's own, else the one numba knows through scipy."""
 
 import ctypes
 from pathlib import Path

@@ -88,12 +88,12 @@ class Buffers:
     def factors(self, x: Tensor, B: int, lease: object) -> Factors:
         """The weight's gradient as the backward pass of B rows left it; x is the input of the first stage."""
         below = x if self.below is None else self.below.z
-        if B == self.capacity:
+        if B == self.capacity == len(below):
             return Factors(self.values, self.columns, below, lease)
         return Factors(self.values[:B], self.columns[:B], below[:B], lease)
 
     def finish(self, B: int) -> None:
-        """Count the step. The kernel has stored the memory, unless the batch has more rows than there were slots."""
+        """Count the step; store a memory that the kernel could not, of a batch with more rows than slots."""
         assert self.sparse is not None
         self.sparse.finish(self.memory_next[:B] if self.per_slot and B > self.slots else None)
 

@@ -1,7 +1,7 @@
 """Dropout masks from a counter: a hash of (position, key), so every path draws the same mask.
 
-The key is one draw from torch's generator per forward, so torch.manual_seed, or a checkpoint of the generator,
-fixes the masks.
+The key is one draw from torch's generator per forward, so torch.manual_seed, or a checkpoint of the
+generator, fixes the masks.
 """
 
 import torch

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .factored import Factors
-from .node import hand_over, suits
+from .node import hand_over
+from .suited import suits
 
 
 class RowEmbedding(nn.Embedding):
@@ -55,6 +56,10 @@ class Lookup(torch.autograd.Function):
 
 def keeps_rows(module: nn.Module) -> TypeGuard[nn.Embedding]:
     """Whether a module is an embedding that RowEmbedding can stand in for."""
-    if type(module) is not nn.Embedding or not module.weight.requires_grad:
-        return False
-    return module.max_norm is None and not module.scale_grad_by_freq and not module.sparse
+    return type(module) is nn.Embedding and module.weight.requires_grad and has_ordinary_rows(module)
+
+
+def has_ordinary_rows(embedding: nn.Embedding) -> bool:
+    """Whether looking up is all that an embedding does."""
+    known = type(embedding) in (nn.Embedding, RowEmbedding) and "weight" in embedding._parameters
+    return known and embedding.max_norm is None and not embedding.scale_grad_by_freq and not embedding.sparse

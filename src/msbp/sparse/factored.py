@@ -1,4 +1,5 @@
-"""Weight gradients that wait as factors: ∂ℓ/∂W = gᵀx with k entries a row of g, formed only when somebody looks.
+"""Weight gradients that wait as factors: ∂ℓ/∂W = gᵀx with k entries a row of g, formed only when somebody
+looks.
 
 Letters: B batch, i in_features, n out_features, k kept.
 """
@@ -60,16 +61,17 @@ class Factors:
 
 
 class FactoredParameter(nn.Parameter):
-    """What an nn.Parameter is for as long as a gradient waits on it as factors: the same object under another class.
+    """What an nn.Parameter is for as long as a gradient waits on it as factors: the same object under
+    another class.
 
-    Reading `.grad` forms the gradient, so every reader sees a true one; an optimizer that looks at `factors` first is
-    spared the forming. Either way, and when `.grad` is set to None, it becomes an nn.Parameter again. Only C++ code
-    that reads the slot itself sees no gradient.
+    Reading `.grad` forms the gradient, so every reader sees a true one; an optimizer that looks at
+    `factors` first is spared the forming. Either way, and when `.grad` is set to None, it becomes an
+    nn.Parameter again. Only C++ code that reads the slot itself sees no gradient.
     """
 
     factors: tuple[Factors, ...]
 
-    @property  # type: ignore[override]
+    @property
     def grad(self) -> Tensor | None:
         waiting = self.factors
         self._settle()
@@ -106,6 +108,13 @@ class FactoredParameter(nn.Parameter):
         self.factors[0].check()
         return self.factors[0]
 
+    def detach(self) -> Tensor:
+        """An nn.Parameter, as this is one from now on: nn.Parameter(...) accepts only its own kind."""
+        self.grad  # noqa: B018 - forms what waits
+        detached = Tensor.detach(self)
+        detached.__class__ = nn.Parameter
+        return detached
+
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Parameter:
         memo[id(self)] = copy = nn.Parameter(self.data.clone(), self.requires_grad)
         return copy
@@ -122,3 +131,10 @@ def leave(p: nn.Parameter, factors: Factors) -> None:
     p.grad  # noqa: B018 - a limit holds for what was there when it was set, so that is formed first
     p.__class__ = FactoredParameter
     cast(FactoredParameter, p).factors = (factors,)
+
+
+def gradient_of(p: Tensor) -> Tensor | Factors | None:
+    """The gradient of a parameter: as factors if there is nothing else."""
+    if type(p) is FactoredParameter and not p.has_dense_grad:
+        return p.merged() or p.grad
+    return p.grad

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from .memory import MEMORIES, GradientMemory
-from .node import Run
-from .stage import Stage
+from .run import Run
 from .sparsifiers import SPARSIFIERS
+from .stage import Stage
 
 BIAS_GRADIENTS = {"sparse": False, "full": True}
 
@@ -21,8 +21,8 @@ class SparseLinear(nn.Linear):
     """A linear layer that keeps k entries of ∂ℓ/∂h and carries gamma times the rest to the next step.
 
     gamma: 0 is SBP. memory: shared | per_slot | sequential. selection: per_example | unified.
-    bias_gradient: sparse (Σ g) | full (Σ ∂ℓ/∂h). `enabled = False` makes the backward pass plain until it is set
-    again. The memory is not in the state_dict.
+    bias_gradient: sparse (Σ g) | full (Σ ∂ℓ/∂h). `enabled = False` makes the backward pass plain until it
+    is set again. The memory is not in the state_dict.
     """
 
     name = ""
@@ -101,7 +101,7 @@ class SparseLinear(nn.Linear):
         """Report a gradient that is not finite."""
         raise FloatingPointError(
             f"the gradient of layer {self.name or self} is NaN or infinite in its backward pass, step "
-            f"{self.step + 1}; nothing of it was kept: the learning rate is too high, or the data hold bad values"
+            f"{self.step + 1}; nothing of it was kept: the learning rate is too high, or data are bad"
         )
 
     def extra_repr(self) -> str:
@@ -122,6 +122,6 @@ def check_choices(gamma: float, memory: str, selection: str, bias_gradient: str)
             raise ValueError(f"unknown {what} {got!r}: choose from {', '.join(choices)}")
     if memory == "sequential" and selection == "unified":
         raise ValueError(
-            "memory=sequential passes from example to example, but selection=unified needs the whole batch at "
-            "once; choose another memory, or selection=per_example"
+            "memory=sequential passes from example to example, but selection=unified needs the whole "
+            "batch at once; choose another memory, or selection=per_example"
         )

@@ -1,8 +1,8 @@
 """Gradient memory: what was not propagated, carried to the next step (Algorithm 2 of the paper).
 
-Letters: B batch, n width (out_features), m memory. The paper has one example a step and leaves a mini-batch
-open; the three kinds below are three readings of it. m is a buffer that is not in the state_dict, so that weights
-load into models with and without memory; `m` and `load` are for checkpoints.
+Letters: B batch, n width (out_features), m memory. The paper has one example a step and leaves a
+mini-batch open; the three kinds below are three readings of it. m is a buffer that is not in the
+state_dict, so that weights load into models with and without memory; `m` and `load` are for checkpoints.
 """
 
 from abc import ABC, abstractmethod

@@ -12,13 +12,12 @@ from .activations import IDENTITY
 from .dropout import draw_key, keep_mask, keep_scale, key_at
 from .stage import Stage
 
-
 Stages = tuple[Stage, ...]
 Parameters = Sequence[Tensor | None]
 
 
 class Saved(NamedTuple):
-    """What a backward pass needs: input x (B, i), pre-activation h and keep = mask times scale (B, n), or None."""
+    """What a backward pass needs: x (B, i), pre-activation h and keep = mask times scale (B, n), or None."""
 
     x: Tensor
     h: Tensor | None
@@ -26,7 +25,7 @@ class Saved(NamedTuple):
 
 
 def push(stages: Stages, x: Tensor, parameters: Parameters) -> tuple[Tensor, list[Saved]]:
-    """Forward: the output of the last stage and what each stage saves. parameters: a weight and a bias per stage."""
+    """Forward: the output, and what each stage saves. parameters: a weight and a bias per stage."""
     key = draw_key() if any(stage.p for stage in stages) else 0
     saved = []
     for depth, stage in enumerate(stages):

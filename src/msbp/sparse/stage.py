@@ -1,4 +1,4 @@
-"""Stage: a linear layer with the activation and the dropout that follow it, the unit of the paper's section 4.2."""
+"""Stage: a linear layer with the activation and dropout behind it, the unit of the paper's section 4.2."""
 
 from typing import Any, NamedTuple, Protocol
 
@@ -39,3 +39,9 @@ class Stage(NamedTuple):
     def k(self) -> int:
         """Entries kept at present; 0 where the backward pass is plain."""
         return self.sparse.k if self.sparse is not None and self.sparse.enabled else 0
+
+    @property
+    def settings(self) -> tuple[int, Any, float]:
+        """What a workspace is laid out for: k, the memory and its gamma at present."""
+        memory = self.linear._modules.get("memory")  # nn.Module's own way to it takes a microsecond
+        return self.k, memory, 0.0 if memory is None else memory.__dict__["gamma"]

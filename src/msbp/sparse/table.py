@@ -7,24 +7,30 @@ from torch import Tensor
 
 from .factored import Factors
 from .kernels.update import UPDATE
-from .node import suits
+from .suited import suits
 
 
 class Table:
-    """A record without gradient is skipped. Addresses of parameters and moments are written when they have changed.
+    """A record without gradient is skipped. Addresses of parameters and moments are written when they
+    have changed.
 
     moments: names of the optimizer's state tensors that the kernel calls first and second.
     """
 
     def __init__(self, parameters: list[Tensor], moments: tuple[str, ...]):
         self.parameters, self.moments = parameters, moments
-        self.placed: list[tuple[int, list[int]] | None] = [None] * len(parameters)
+        self.placed: list[list[int]] = [[] for _ in parameters]
         self.kept: list[list[Tensor]] = [[] for _ in parameters]
         self.records = np.zeros(len(parameters), UPDATE)
         self.address = self.records.ctypes.data
         self.column = {name: self.records[name] for name in UPDATE.names or ()}
         self.entered: list[Tensor] = []
         self.alive: list[Tensor | Factors] = []
+
+    def fits(self, parameters: list[Tensor], moments: tuple[str, ...]) -> bool:
+        """Whether the table is one of these."""
+        same = self.parameters is parameters and len(self.placed) == len(parameters)
+        return same and self.moments == moments
 
     def clear(self) -> None:
         """Begin a step: no record has a gradient."""
@@ -35,17 +41,13 @@ class Table:
         """Enter a parameter's gradient; False if a kernel cannot take it."""
         p, column = self.parameters[at], self.column
         moments = [state[moment] for moment in self.moments]
-        if self.placed[at] != (p.data_ptr(), [id(moment) for moment in moments]) and not self._place(
-            at, p, moments
-        ):
+        if [p.data_ptr(), *map(id, moments)] != self.placed[at] and not self._place(at, p, moments):
             return False
         if type(gradient) is Factors:
-            column["values"][at], column["columns"][at] = (
-                gradient.values.data_ptr(),
-                gradient.columns.data_ptr(),
-            )
+            values, columns = gradient.values, gradient.columns
+            column["values"][at], column["columns"][at] = values.data_ptr(), columns.data_ptr()
             column["x"][at], column["limit"][at] = gradient.x.data_ptr(), gradient.limit
-            column["B"][at], column["k"][at] = gradient.values.shape
+            column["B"][at], column["k"][at] = values.shape
             if "last_step" in state:
                 column["last_step"][at] = state["last_step"].data_ptr()
         elif suits(gradient):
@@ -65,5 +67,5 @@ class Table:
         for name, moment in zip(("first", "second"), moments, strict=False):
             record[name] = moment.data_ptr()
         self.kept[at] = moments  # so that no other tensor can take over their identity
-        self.placed[at] = p.data_ptr(), [id(moment) for moment in moments]
+        self.placed[at] = [p.data_ptr(), *map(id, moments)]
         return True

@@ -1,7 +1,8 @@
 """The backward pass of a chain, stage after stage, and within a sparse stage row after row in cache.
 
-Letters: B batch, i inputs and n outputs of a stage, k kept. A stage gets ∂ℓ/∂z as a matrix, or as the factors of the
-stage above (entries and weight), whose product is formed one row at a time. Memories change only when all went well.
+Letters: B batch, i inputs and n outputs of a stage, k kept. A stage gets ∂ℓ/∂z as a matrix, or as the
+factors of the stage above (entries and weight), whose product is formed one row at a time. Memories
+change only when all went well.
 """
 
 import numpy as np
@@ -72,7 +73,7 @@ def carry(row, b, s):
 
 @kernel
 def emit(row, b, s, kept, count, grad_bias, residual):
-    """Write the kept entries of example b, and what is left to the memory that follows or, if shared, to its sum."""
+    """Write the kept entries of example b; the rest goes to the next memory or, if shared, to its sum."""
     n, k = row.size, s.k
     values, columns = floats(s.values + b * k * BYTES, k), ints(s.columns + b * k * BYTES, k)
     for q in range(count):
@@ -169,7 +170,7 @@ def plain(s, grad, above, B, sgemm, scratch):
 
 @kernel
 def backward(table, count, B, grad, sgemm, scratch):
-    """Pull ∂ℓ/∂z of the last stage through the chain; return 0, or 1 + the stage whose gradient is not finite."""
+    """Pull ∂ℓ/∂z of the last stage through; return 0, or 1 + the stage whose gradient is not finite."""
     stages = stage_table(table, count)
     for depth in range(count - 1, -1, -1):
         s, above = stages[depth], stages[min(depth + 1, count - 1)]

@@ -1,8 +1,8 @@
 """The decorator of all kernels: numba's compiler with a cache that knows every kernel file.
 
-numba refreshes a cached function when its own file changes, not when a kernel that was inlined into it does. So the
-cache folder carries a digest of all kernel files: beside them, or in a temporary folder of the user's where that
-cannot be written.
+numba refreshes a cached function when its own file changes, not when a kernel that was inlined into it
+does. So the cache folder carries a digest of all kernel files: beside them, or in a temporary folder of
+the user's where that cannot be written.
 """
 
 import hashlib
@@ -11,13 +11,13 @@ import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from numba import njit
-from numba.core import config
+from numba.core import config as numba_config
 
 HERE = Path(__file__).parent
-Kernel = TypeVar("Kernel", bound=Callable)
+config: Any = numba_config
 
 
 def _digest() -> str:
@@ -53,7 +53,7 @@ def cache_folder() -> str:
 FOLDER = cache_folder()
 
 
-def kernel(function: Kernel) -> Kernel:
+def kernel(function: Callable) -> Any:
     """Compile on first use, without the GIL and without threads of its own.
 
     Sums may be reordered and products fused, which makes them fast; NaN, infinity and exact division stay.

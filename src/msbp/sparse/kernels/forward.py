@@ -1,4 +1,4 @@
-"""The forward pass of a chain: a product of BLAS per stage, then bias, activation and dropout in one sweep."""
+"""The forward pass of a chain: per stage a product of BLAS, then bias, activation and dropout in a sweep."""
 
 import math
 
@@ -59,13 +59,14 @@ def activate(row, bias, slope, activation, first, p, key):
 
 
 @kernel
-def forward(table, count, B, key, sgemm):
-    """Fill z (and slope) of every stage from x of the first."""
+def forward(table, count, B, key, sgemm, given):
+    """Fill z (and slope) of every stage from x of the first; `given` stages have their product in z."""
     stages = stage_table(table, count)
     for depth in range(count):
         s = stages[depth]
         n = s.outputs
-        product_nt(sgemm, s.x, s.weight, s.z, B, n, s.inputs)
+        if depth >= given:
+            product_nt(sgemm, s.x, s.weight, s.z, B, n, s.inputs)
         z, bias, slope = floats(s.z, (B, n)), floats(s.bias, n), floats(s.slope, (B, n))
         stage_key = np.uint32(key + DEPTH_STEP * depth)
         for b in range(B):

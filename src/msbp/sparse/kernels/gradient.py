@@ -1,4 +1,4 @@
-"""Weight gradients from factors: formed row by row in cache, and added up or measured.
+"""Weight gradients from factors: formed in cache, and added up or measured.
 
 Letters: B batch, n out_features, i in_features, k kept.
 """
@@ -7,7 +7,23 @@ import numpy as np
 
 from .compile import kernel
 from .intrinsics import address_of, floats
-from .rows import by_column, weighted_sum
+from .lanes import BYTES
+from .rows import by_column, weighted_columns
+
+CACHED = 1 << 16  # floats of x that are worked on at a time: 256 KiB
+
+
+@kernel
+def panel_width(B, i):
+    """How many columns of x (B, i) fit into cache: all, or a multiple of 64."""
+    return i if B * i <= 2 * CACHED else min(i, max(64, CACHED // B // 64 * 64))
+
+
+@kernel
+def form_row(row, x, stride, examples, weights, start, stop):
+    """row = Σ over q in [start, stop) of weights[q] · x[examples[q]]; rows of x are `stride` floats apart."""
+    out, rows, values = address_of(row), address_of(examples), address_of(weights)
+    weighted_columns(out, x, row.size, stride, rows, values, start, stop)
 
 
 @kernel
@@ -22,20 +38,17 @@ def accumulate(values, columns, x, grad, B, n, i, k, limit):
     starts, examples = np.empty(n + 2, np.int32), np.empty(B * k, np.int32)
     weights, row, D = np.empty(B * k, np.float32), np.empty(i, np.float32), floats(grad, (n, i))
     by_column(values, columns, B, n, k, starts, examples, weights)
-    for j in range(n):
-        if starts[j + 1] > starts[j]:
-            form_row(row, x, examples, weights, starts[j], starts[j + 1])
-            if limit > 0:
-                clamp(row, np.float32(limit))
-            out = D[j]
-            for c in range(i):
-                out[c] += row[c]
-
-
-@kernel
-def form_row(row, x, examples, weights, start, stop):
-    """row (i) = Σ over q in [start, stop) of weights[q] · x[examples[q]]."""
-    weighted_sum(address_of(row), x, row.size, address_of(examples), address_of(weights), start, stop)
+    step = panel_width(B, i)
+    for begin in range(0, i, step):
+        part = row[: min(step, i - begin)]
+        for j in range(n):
+            if starts[j + 1] > starts[j]:
+                form_row(part, x + begin * BYTES, i, examples, weights, starts[j], starts[j + 1])
+                if limit > 0:
+                    clamp(part, np.float32(limit))
+                out = D[j, begin:]
+                for c in range(part.size):
+                    out[c] += part[c]
 
 
 @kernel
@@ -44,11 +57,14 @@ def squared_norm(values, columns, x, B, n, i, k):
     starts, examples = np.empty(n + 2, np.int32), np.empty(B * k, np.int32)
     weights, row, total = np.empty(B * k, np.float32), np.empty(i, np.float32), 0.0
     by_column(values, columns, B, n, k, starts, examples, weights)
-    for j in range(n):
-        if starts[j + 1] > starts[j]:
-            form_row(row, x, examples, weights, starts[j], starts[j + 1])
-            part = np.float32(0)
-            for c in range(i):
-                part += row[c] * row[c]
-            total += part
+    step = panel_width(B, i)
+    for begin in range(0, i, step):
+        part = row[: min(step, i - begin)]
+        for j in range(n):
+            if starts[j + 1] > starts[j]:
+                form_row(part, x + begin * BYTES, i, examples, weights, starts[j], starts[j + 1])
+                squares = np.float32(0)
+                for c in range(part.size):
+                    squares += part[c] * part[c]
+                total += squares
     return total

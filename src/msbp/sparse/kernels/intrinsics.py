@@ -29,6 +29,11 @@ def ints(address, shape):
 
 
 @kernel
+def bools(address, shape):
+    return carray(_pointer(address), shape, np.bool_)
+
+
+@kernel
 def longs(address, shape):
     return carray(_pointer(address), shape, np.int64)
 
@@ -132,6 +137,12 @@ PLAIN, TRANSPOSED = ord("N"), ord("T")
 def product_nt(sgemm, a, b, out, m, n, k):
     """out (m, n) = a (m, k) b (n, k)ᵀ, rows contiguous."""
     _sgemm(sgemm, TRANSPOSED, PLAIN, n, m, k, b, k, a, k, np.float32(0), out, n)
+
+
+@kernel
+def part_product_nt(sgemm, a, lda, b, ldb, beta, out, m, n, k):
+    """out (m, n) = beta out + a (m, k) b (n, k)ᵀ, where the rows of a and b are lda and ldb floats apart."""
+    _sgemm(sgemm, TRANSPOSED, PLAIN, n, m, k, b, ldb, a, lda, np.float32(beta), out, n)
 
 
 @kernel

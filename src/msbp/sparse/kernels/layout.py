@@ -1,4 +1,4 @@
-"""One record a stage: the addresses, sizes and settings that the kernels of a chain read. B rows in the batch."""
+"""One record a stage: the addresses, sizes and settings that a chain's kernels read. B rows in the batch."""
 
 import numpy as np
 from numba import carray

@@ -15,10 +15,20 @@ _panel64, _panel16, _panel4, _panel1 = panel_sum(64), panel_sum(16), panel_sum(4
 @kernel
 def weighted_sum(out, base, i, rows, values, start, stop):
     """out (i) = Σ over q in [start, stop) of values[q] · base[rows[q]], all given by address."""
-    at, end, stride = np.int64(0), i * BYTES, i * BYTES
+    weighted_columns(out, base, i, i, rows, values, start, stop)
+
+
+@kernel
+def weighted_columns(out, base, i, between, rows, values, start, stop):
+    """The same for i columns of longer rows, which lie `between` floats apart."""
+    at, end, stride = np.int64(0), i * BYTES, between * BYTES
     while at + 64 * BYTES <= end:
         _panel64(out + at, base + at, stride, rows, values, start, stop)
         at += 64 * BYTES
+    if at < end and i >= 64:  # the last 64 columns overlap those before, which beats small pieces
+        at = end - 64 * BYTES
+        _panel64(out + at, base + at, stride, rows, values, start, stop)
+        return
     while at + 16 * BYTES <= end:
         _panel16(out + at, base + at, stride, rows, values, start, stop)
         at += 16 * BYTES

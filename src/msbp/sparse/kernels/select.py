@@ -1,7 +1,8 @@
 """Exact top-k of one row by a threshold on the bits of its magnitudes.
 
-A float's bits without the sign order like its magnitude, so thresholds are integers. The search starts from how far
-below the largest magnitude the last row's threshold lay; rows of one layer resemble each other.
+A float's bits without the sign order like its magnitude, so thresholds are integers. The search starts
+from how far below the largest magnitude the last row's threshold lay; rows of one layer resemble each
+other.
 """
 
 import numpy as np
@@ -26,7 +27,7 @@ def count_reaching(bits, lanes, threshold):
 
 @kernel
 def find_threshold(bits, lanes, k, largest, distance):
-    """A threshold that k to 2k + 24 entries reach, or the lowest there is (1), or one where ties leave no choice."""
+    """A threshold that k to 2k + 24 entries reach, or the lowest one (1), or one where many tie."""
     low, high, step = 1, largest + 1, QUARTER_OCTAVE
     t = max(1, largest - distance)
     count = count_reaching(bits, lanes, t)
@@ -64,7 +65,8 @@ def gather_candidates(bits, lanes, threshold, candidates, magnitudes):
 
 @kernel
 def top_k(bits, lanes, k, largest, distance, candidates, magnitudes, kept):
-    """Write the ascending indices of the k largest magnitudes to kept, ties to the lowest; zeros are never kept.
+    """Write the ascending indices of the k largest magnitudes to kept, ties to the lowest; zeros are
+    never kept.
 
     bits (lanes) holds the row, zero beyond its end. Returns how many were kept and the next distance.
     """

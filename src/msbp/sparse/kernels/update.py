@@ -1,6 +1,7 @@
-"""Optimizer steps over all parameters in one call; a factored gradient is formed row by row in cache and never stored.
+"""Optimizer steps over all parameters in one call; a factored gradient is formed in cache and never stored.
 
-Letters: n rows, i columns of a weight, B batch and k entries a row of its factors; a dense parameter is one row.
+Letters: n rows, i columns of a weight, B batch and k entries a row of its factors. A dense parameter is
+one row.
 """
 
 import math
@@ -8,16 +9,18 @@ import math
 import numpy as np
 from numba import carray
 
+from .adam import drift_row, step_row
 from .compile import kernel
-from .gradient import clamp, form_row
-from .intrinsics import _pointer, floats, ints
+from .gradient import clamp, form_row, panel_width
+from .intrinsics import _pointer, address_of, floats, ints
+from .lanes import BYTES
 from .rows import by_column
 
 _WHOLE = (
-    "weight", "first", "second",        # (n, i): the parameter and the optimizer's moments, 0 where it has none
-    "grad",                             # (n, i) dense, or 0
-    "values", "columns", "x",           # (B, k), (B, k), (B, i): factors, where there is no dense gradient
-    "last_step",                        # (n) int32: the step that a row's moments belong to
+    "weight", "first", "second",   # (n, i): the parameter and the optimizer's moments, 0 where it has none
+    "grad",                        # (n, i) dense, or 0
+    "values", "columns", "x",      # (B, k), (B, k), (B, i): factors, where there is no dense gradient
+    "last_step",                   # (n) int32: the step that a row's moments belong to
     "n", "i", "B", "k", "step",
 )  # fmt: skip
 UPDATE = np.dtype([*((name, np.int64) for name in _WHOLE), ("limit", np.float64)])
@@ -38,16 +41,9 @@ def lists_of(u):
 
 
 @kernel
-def form(row, u, starts, examples, weights, j):
-    """Row j of the gradient, clipped by value if there is a limit."""
-    form_row(row, u.x, examples, weights, starts[j], starts[j + 1])
-    if u.limit > 0:
-        clamp(row, np.float32(u.limit))
-
-
-@kernel
-def adam_row(p, m, v, g, decay1, decay2, new1, new2, rate, root, eps):
-    """One row of Adam; decay1 and decay2 are beta to the power of the steps since the moments were written."""
+def adam_dense(p, m, v, g, decay1, decay2, rate, root, eps):
+    new1, new2 = np.float32(1 - decay1), np.float32(1 - decay2)
+    decay1, decay2 = np.float32(decay1), np.float32(decay2)
     for c in range(p.size):
         first = decay1 * m[c] + new1 * g[c]
         second = decay2 * v[c] + new2 * g[c] * g[c]
@@ -56,55 +52,56 @@ def adam_row(p, m, v, g, decay1, decay2, new1, new2, rate, root, eps):
 
 
 @kernel
-def adam_without_gradient(p, m, v, rate, root, eps):
-    """What Adam does to a row whose moments only decay; rate and root carry the decay."""
-    for c in range(p.size):
-        p[c] -= rate * m[c] / (math.sqrt(v[c]) * root + eps)
+def adam_factored(u, powers1, powers2, rate, root, eps):
+    """A step of Adam from factors, panel of columns after panel, so that the part of x in use stays in cache.
 
-
-@kernel
-def adam_factored(u, powers1, powers2, new1, new2, rate, root, eps):
-    """A step of Adam from factors. Rows without gradient for longer than the powers reach stand still: their update
-    is below float32's resolution."""
-    n, i, horizon = u.n, u.i, powers1.size - 1
-    W, M, V = floats(u.weight, (n, i)), floats(u.first, (n, i)), floats(u.second, (n, i))
-    last, row = ints(u.last_step, n), np.empty(i, np.float32)
+    A row without gradient for longer than the powers reach stands still: its update is below float32's
+    resolution.
+    """
+    n, i, horizon, step = u.n, u.i, powers1.size - 1, panel_width(u.B, u.i)
+    new1, new2 = np.float32(1 - powers1[1]), np.float32(1 - powers2[1])
+    limit = np.float32(u.limit if u.limit > 0 else np.inf)
     starts, examples, weights = lists_of(u)
+    last, rows, values = ints(u.last_step, n), address_of(examples), address_of(weights)
+    for begin in range(0, i, step):
+        width = min(step, i - begin)
+        for j in range(n):
+            age, at = u.step - last[j], (j * i + begin) * BYTES
+            p, m, v, start, stop = u.weight + at, u.first + at, u.second + at, starts[j], starts[j + 1]
+            if stop > start:
+                near = min(age, horizon)
+                decay1, decay2 = powers1[near], powers2[near]
+                if age > near:
+                    decay2 *= powers2[1] ** (age - near)
+                numbers = limit, np.float32(decay1), np.float32(decay2), new1, new2, rate, root, eps
+                x = u.x + begin * BYTES
+                step_row(
+                    p, m, v, width, x, i * BYTES, rows, values, np.int64(start), np.int64(stop), *numbers
+                )
+            elif last[j] > 0 and age <= horizon:
+                faded = np.float32(powers1[age] * rate), np.float32(math.sqrt(powers2[age]) * root)
+                drift_row(p, m, v, width, *faded, eps)
     for j in range(n):
-        age = u.step - last[j]
         if starts[j + 1] > starts[j]:
-            form(row, u, starts, examples, weights, j)
-            at = min(age, horizon)
-            decay1, decay2 = np.float32(powers1[at]), np.float32(powers2[at] * powers2[1] ** (age - at))
-            adam_row(W[j], M[j], V[j], row, decay1, decay2, new1, new2, rate, root, eps)
             last[j] = u.step
-        elif last[j] > 0 and age <= horizon:
-            decayed = np.float32(powers1[age] * rate)
-            adam_without_gradient(W[j], M[j], V[j], decayed, np.float32(math.sqrt(powers2[age]) * root), eps)
 
 
 @kernel
 def adam(table, count, lr, beta1, beta2, eps, powers1, powers2):
     """One step of Adam; powers1 and powers2 (float64) are beta to the power of 0, 1, 2 and so on."""
-    new1, new2, eps = np.float32(1 - beta1), np.float32(1 - beta2), np.float32(eps)
-    updates = table_of(table, count)
+    eps, updates = np.float32(eps), table_of(table, count)
     for at in range(count):
         u = updates[at]
         if not u.grad and not u.B:
             continue
         rate = np.float32(lr / (1 - beta1**u.step))
         root = np.float32(1 / math.sqrt(1 - beta2**u.step))
-        if u.grad:
-            size = u.n * u.i
-            p, m, v, g = (
-                floats(u.weight, size),
-                floats(u.first, size),
-                floats(u.second, size),
-                floats(u.grad, size),
-            )
-            adam_row(p, m, v, g, np.float32(beta1), np.float32(beta2), new1, new2, rate, root, eps)
+        if u.B:
+            adam_factored(u, powers1, powers2, rate, root, eps)
         else:
-            adam_factored(u, powers1, powers2, new1, new2, rate, root, eps)
+            size = u.n * u.i
+            p, m, v = floats(u.weight, size), floats(u.first, size), floats(u.second, size)
+            adam_dense(p, m, v, floats(u.grad, size), beta1, beta2, rate, root, eps)
 
 
 @kernel
@@ -123,11 +120,13 @@ def sgd_factored(u, lr, momentum):
     for j in range(n):
         touched = starts[j + 1] > starts[j]
         if touched:
-            form(row, u, starts, examples, weights, j)
+            form_row(row, u.x, i, examples, weights, starts[j], starts[j + 1])
+            if u.limit > 0:
+                clamp(row, np.float32(u.limit))
         if u.first:
             if not touched:
                 row[:] = 0
-            descend(W[j], floats(u.first + j * i * 4, i), row, lr, momentum)
+            descend(W[j], floats(u.first + j * i * BYTES, i), row, lr, momentum)
         elif touched:
             p = W[j]
             for c in range(i):
@@ -144,10 +143,8 @@ def sgd(table, count, lr, momentum):
         p, g = floats(u.weight, size), floats(u.grad, size)
         if u.B:
             sgd_factored(u, lr, momentum)
-        elif not u.grad:
-            continue
-        elif u.first:
+        elif u.grad and u.first:
             descend(p, floats(u.first, size), g, lr, momentum)
-        else:
+        elif u.grad:
             for c in range(size):
                 p[c] -= lr * g[c]

@@ -1,0 +1,44 @@
+"""Clipping gradients by norm and by value; those that wait as factors are not formed for it."""
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from .factored import Factors, gradient_of
+
+
+def clip_grad_norm_(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
+    """Scale all gradients so that their common 2-norm is at most max_norm; return the norm they had.
+
+    As torch.nn.utils.clip_grad_norm_, but factored gradients are measured and scaled as factors.
+    """
+    found = [(p, gradient) for p in _listed(parameters) if (gradient := gradient_of(p)) is not None]
+    found = [(p, p.grad if isinstance(g, Factors) and g.limit else g) for p, g in found]
+    norms = [g.norm() if isinstance(g, Factors) else torch.linalg.vector_norm(g) for _, g in found]
+    total = (
+        torch.linalg.vector_norm(torch.stack([norm.to(norms[0]) for norm in norms]))
+        if norms
+        else torch.zeros(())
+    )
+    scale = torch.clamp(max_norm / (total + 1e-6), max=1.0)
+    for _, gradient in found:
+        (gradient.values if isinstance(gradient, Factors) else gradient).mul_(scale)
+    return total
+
+
+def clip_grad_value_(parameters: Iterable[Tensor], clip_value: float) -> None:
+    """Hold every gradient entry within ±clip_value; factored gradients are clipped when they are formed."""
+    if not clip_value > 0:
+        raise ValueError(f"clip_value must be positive, got {clip_value}")
+    for p in _listed(parameters):
+        gradient = gradient_of(p)
+        if isinstance(gradient, Factors):
+            gradient.limit = min(gradient.limit or math.inf, float(clip_value))
+        elif gradient is not None:
+            gradient.clamp_(-clip_value, clip_value)
+
+
+def _listed(parameters: Iterable[Tensor]) -> list[Tensor]:
+    return [parameters] if isinstance(parameters, Tensor) else list(parameters)

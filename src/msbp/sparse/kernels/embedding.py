@@ -1,0 +1,160 @@
+"""An embedding in front of a chain: rows looked up, products shared by equal tokens, gradients summed by
+token.
+
+Letters: B batch, F tokens an example, V rows of the table, E their width, n outputs of the first stage, k
+kept, U distinct tokens of the batch. tokens (B, F) are int32. All arguments are addresses and sizes.
+"""
+
+import numpy as np
+
+from .compile import kernel
+from .intrinsics import address_of, floats, ints, part_product_nt
+from .lanes import BYTES
+from .panel_sum import panel_sum
+
+_add64, _add16, _add4, _add1 = (panel_sum(lanes, add=True) for lanes in (64, 16, 4, 1))
+FEW = 8  # a place with at most B / 8 distinct tokens has their products formed once
+LINE = 16  # floats; packed rows are padded to whole cache lines
+
+
+@kernel
+def padded(width):
+    return (width + LINE - 1) // LINE * LINE
+
+
+@kernel
+def add_rows(out, base, width, rows, values, count):
+    """out (width) += Σ over q < count of values[q] · base[rows[q]]."""
+    at, end = np.int64(0), width * BYTES
+    while at + 64 * BYTES <= end:
+        _add64(out + at, base + at, end, rows, values, 0, count)
+        at += 64 * BYTES
+    while at + 16 * BYTES <= end:
+        _add16(out + at, base + at, end, rows, values, 0, count)
+        at += 16 * BYTES
+    while at + 4 * BYTES <= end:
+        _add4(out + at, base + at, end, rows, values, 0, count)
+        at += 4 * BYTES
+    while at < end:
+        _add1(out + at, base + at, end, rows, values, 0, count)
+        at += BYTES
+
+
+@kernel
+def gather(tokens, table, x, count, V, E):
+    """Rows of the table (V, E) to x (count, E); False if a token is not in it."""
+    T, W, X = ints(tokens, count), floats(table, (V, E)), floats(x, (count, E))
+    for at in range(count):
+        token = T[at]
+        if token < 0 or token >= V:
+            return False
+        source, row = W[token], X[at]
+        for c in range(E):
+            row[c] = source[c]
+    return True
+
+
+@kernel
+def number(tokens, count, stride, seen, numbers, found, most):
+    """Number the distinct tokens among tokens[0], tokens[stride], ...; return how many, or -1 if more
+    than `most`.
+
+    numbers[at] is the number of a token, found lists the tokens. seen (V + 1, 2) remembers mark and
+    number of each; its last row counts the marks.
+    """
+    seen[-1, 0] += 1
+    mark, distinct = seen[-1, 0], 0
+    for at in range(0, count * stride, stride):
+        token = tokens[at]
+        if seen[token, 0] != mark:
+            if distinct == most:
+                return -1
+            seen[token, 0], seen[token, 1] = mark, distinct
+            found[distinct] = token
+            distinct += 1
+        numbers[at] = seen[token, 1]
+    return distinct
+
+
+@kernel
+def first_product(tokens, table, x, weight, z, B, F, V, E, n, seen, numbers, shared, room, sgemm):
+    """z (B, n) = x weightᵀ for looked-up x (B, F E).
+
+    Where a place has few distinct tokens, their products are formed once, as rows of `shared` (room, n),
+    and added up; neighbouring places that have many share one product of BLAS. numbers (B, F) is scratch.
+    """
+    T, N, S, W = ints(tokens, B * F), ints(numbers, (B, F)), ints(seen, (V + 1, 2)), floats(table, (V, E))
+    line, found, lines = np.empty(F, np.int32), np.empty(room, np.int32), np.empty((room, E), np.float32)
+    ones, width, used, few, many = np.ones(F, np.float32), F * E, 0, 0, 0
+    flat = ints(numbers, B * F)
+    floats(z, B * n)[:] = 0
+    for f in range(F + 1):
+        distinct = number(T[f:], B, F, S, flat[f:], found, min(B // FEW, room - used)) if f < F else 0
+        if distinct < 0:
+            many += 1
+            continue
+        if many:
+            at = (f - many) * E
+            part_product_nt(sgemm, x + at * BYTES, width, weight + at * BYTES, width, 1, z, B, n, many * E)
+            many = 0
+        if f == F:
+            break
+        for q in range(distinct):
+            source, row = W[found[q]], lines[q]
+            for c in range(E):
+                row[c] = source[c]
+        out, slice_of_weight = shared + used * n * BYTES, weight + f * E * BYTES
+        part_product_nt(sgemm, address_of(lines), E, slice_of_weight, width, 0, out, distinct, n, E)
+        for b in range(B):
+            N[b, few] = N[b, f] + used  # the places with few tokens move together
+        few, used = few + 1, used + distinct
+    for b in range(B):
+        for q in range(few):
+            line[q] = N[b, q]
+        add_rows(z + b * n * BYTES, shared, n, address_of(line), address_of(ones), few)
+
+
+@kernel
+def number_all(tokens, count, V, seen, numbers, found):
+    """Number the distinct tokens of a batch; return U."""
+    return number(
+        ints(tokens, count), count, 1, ints(seen, (V + 1, 2)), ints(numbers, count), ints(found, count), count
+    )
+
+
+@kernel
+def compact(wide, out, U, E):
+    """Rows (U, E) from rows that are padded to whole lines."""
+    W, D = floats(wide, (U, padded(E))), floats(out, (U, E))
+    for u in range(U):
+        source, row = W[u], D[u]
+        for c in range(E):
+            row[c] = source[c]
+
+
+@kernel
+def gradient_from_factors(values, columns, numbers, weight, out, B, F, E, n, k, U):
+    """out (U, E) = ∂ℓ/∂x = g W summed by token, place after place: so a slice of W stays in cache."""
+    P = padded(E)
+    packed, wide = np.zeros((n, P), np.float32), np.zeros((U, P), np.float32)
+    N, W, to, base = ints(numbers, (B, F)), floats(weight, (n, F, E)), address_of(wide), address_of(packed)
+    for f in range(F):
+        for j in range(n):
+            source, row = W[j, f], packed[j]
+            for c in range(E):
+                row[c] = source[c]
+        for b in range(B):
+            at = b * k * BYTES
+            add_rows(to + N[b, f] * P * BYTES, base, P, columns + at, values + at, k)
+    compact(to, out, U, E)
+
+
+@kernel
+def gradient_from_rows(grad_x, numbers, out, B, F, E, U):
+    """out (U, E) = ∂ℓ/∂x (B, F E) summed by token."""
+    X, N, D = floats(grad_x, (B * F, E)), ints(numbers, B * F), floats(out, (U, E))
+    D[:] = 0
+    for at in range(B * F):
+        source, row = X[at], D[N[at]]
+        for c in range(E):
+            row[c] += source[c]
