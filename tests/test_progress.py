@@ -1,0 +1,52 @@
+import io
+import logging
+import threading
+
+import pytest
+from rich.console import Console
+
+from msbp import progress
+from msbp.progress import Progress, ToConsole
+
+SECONDS = {"bp_s": 1.25, "total_s": 3.5}
+ROW = {"epoch": 1, "loss": 0.25, "dev": 97.5, **SECONDS}
+
+
+@pytest.fixture
+def screen(monkeypatch):
+    """Where a console on a terminal of 100 columns draws."""
+    drawn = io.StringIO()
+    monkeypatch.setattr(progress, "console", Console(file=drawn, force_terminal=True, width=100))
+    monkeypatch.setattr(progress, "BETWEEN", 0)
+    return drawn
+
+
+def test_the_live_line_has_epoch_loss_dev_score_and_seconds(screen):
+    with Progress(20, "accuracy") as shown:
+        shown.epoch(ROW)
+        shown.step(1, 7, 0.125, SECONDS)
+    for part in ("epoch 2/20", "step 7", "loss 0.1250", "dev accuracy 97.50", "BP 1.2 s", "total 3.5 s"):
+        assert part in screen.getvalue()
+
+
+def test_no_thread_draws_while_a_phase_is_timed(screen):
+    with Progress(20, "accuracy") as shown:
+        shown.step(0, 1, 0.5, SECONDS)
+        assert threading.active_count() == 1
+
+
+def test_elsewhere_there_is_one_plain_line_an_epoch(monkeypatch, caplog):
+    drawn = io.StringIO()
+    monkeypatch.setattr(progress, "console", Console(file=drawn))
+    with caplog.at_level(logging.INFO), Progress(20, "uas") as shown:
+        shown.step(0, 1, 0.5, SECONDS)
+        shown.epoch(ROW)
+    assert caplog.messages == ["epoch 1/20  loss 0.2500  dev uas 97.50  BP 1.2 s  total 3.5 s"]
+    assert drawn.getvalue() == ""
+
+
+def test_letters_that_the_terminal_lacks_do_not_stop_a_run(monkeypatch):
+    narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
+    monkeypatch.setattr(progress, "console", Console(file=narrow))
+    monkeypatch.setattr(logging, "raiseExceptions", False)
+    ToConsole().handle(logging.makeLogRecord({"msg": "γ = 0.8"}))
