@@ -68,6 +68,11 @@ class Oracle:
         }
 
     @property
+    def remainders(self) -> dict[str, float]:
+        """The scale of each memory: it is what is left of larger numbers, sometimes their rounding alone."""
+        return {name: unit.gamma * unit.carried.abs().max().item() for name, unit in self.hidden}
+
+    @property
     def hidden(self) -> list[tuple[str, Unit]]:
         return list(self.units.items())[:-1]
 

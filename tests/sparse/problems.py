@@ -42,13 +42,20 @@ def memory_of(model: nn.Module) -> dict[str, Tensor]:
     return {name: m.m.detach().clone().reshape(-1, m.m.shape[-1]) for name, m in memories(model).items()}
 
 
-def assert_close(ours: dict[str, Tensor], theirs: dict[str, Tensor], relative: float = 1e-5) -> None:
-    """Equal up to `relative` times each tensor's largest entry, and to a few of float32's smallest steps."""
+def assert_close(
+    ours: dict[str, Tensor],
+    theirs: dict[str, Tensor],
+    relative: float = 1e-5,
+    scales: dict[str, float] | None = None,
+) -> None:
+    """Equal up to `relative` times each tensor's largest entry, or the scale given for it if that is larger,
+    and to a few of float32's smallest steps."""
     assert ours.keys() == theirs.keys()
     for name in ours:
         a, b = ours[name].double(), theirs[name].double()
         assert a.shape == b.shape, name
-        worst, allowed = (a - b).abs().max().item(), relative * b.abs().max().item() + 64 * 2.0**-149
+        scale = max(b.abs().max().item(), (scales or {}).get(name, 0.0))
+        worst, allowed = (a - b).abs().max().item(), relative * scale + 64 * 2.0**-149
         assert worst <= allowed, f"{name}: {worst} apart, {allowed} allowed"
 
 

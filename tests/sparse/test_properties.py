@@ -104,7 +104,7 @@ def test_kernels_plain_torch_and_the_reference_agree(problem):
             return
         for result in results:
             assert_close(result[0], found, relative)
-            assert_close(result[2], oracle.memory, relative)
+            assert_close(result[2], oracle.memory, relative, oracle.remainders)
 
 
 @st.composite
@@ -146,7 +146,7 @@ def test_all_paths_select_the_same_entries_bit_for_bit(drawn, selection):
 def stacks(draw):
     """Networks of stages with and without activation, dropout and bias, all of whose numbers are exact."""
     torch.manual_seed(draw(st.integers(0, 10**6)))
-    widths = draw(st.lists(st.integers(1, 40), min_size=2, max_size=4))
+    widths = draw(st.lists(st.integers(1, 40), min_size=3, max_size=5))
     layers: list[nn.Module] = []
     for at, (i, n) in enumerate(pairwise(widths)):
         last = at == len(widths) - 2
@@ -155,17 +155,21 @@ def stacks(draw):
             p.data = numbers(True, *p.shape)
         activation = draw(st.sampled_from([None, nn.ReLU, *([Cube] if last else [])]))
         layers += [linear, *([activation()] if activation else []), *[nn.Dropout(0.5)] * draw(st.booleans())]
-    B, output = draw(st.sampled_from([1, 2, 8])), draw(st.booleans())
-    model = nn.Sequential(*layers, *([nn.Linear(widths[-1], 3)] if output else []))
-    return model, numbers(True, B, widths[0]), numbers(True, B, 3 if output else widths[-1])
+    B = draw(st.sampled_from([1, 2, 8]))
+    return nn.Sequential(*layers), numbers(True, B, widths[0]), numbers(True, B, widths[-1])
+
+
+INSTALL = [
+    fuse,
+    lambda model: convert(model, 0.1, 0.5),
+    lambda model: convert(model, 0.3, 0.5, memory="per_slot"),
+]
 
 
 @bounded
-@given(stacks(), st.sampled_from([fuse, convert, lambda model: convert(model, 0.3, 0.5, memory="per_slot")]))
+@given(stacks(), st.sampled_from(INSTALL))
 def test_stages_of_every_kind_are_the_same_by_kernel_and_in_plain_torch(drawn, install):
     model, x, grad = drawn
-    if install is not fuse and sum(isinstance(module, nn.Linear) for module in model) == 1:
-        model.append(nn.Linear(grad.shape[1], grad.shape[1]))
     twin = copy.deepcopy(model)
     for network in (model, twin):
         install(network)
