@@ -48,7 +48,8 @@ class Adam(OneCall):
         for p in group["params"]:
             state = self.state.get(p, {})
             if "last_step" in state:
-                settle(state, group.get("last_betas", group["betas"]), state["step"])
+                betas: Any = group.get("last_betas", group["betas"])
+                settle(state, betas, state["step"])
 
     def _update_group(self, group: Group) -> None:
         if group.get("last_betas", group["betas"]) != group["betas"]:

@@ -3,6 +3,8 @@
 Letters: B batch, n out_features, k kept.
 """
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -26,12 +28,14 @@ class Buffers:
     values: Tensor
     columns: Tensor
     memory_next: Tensor
+    m: Tensor | None  # where the memory was last
 
     def __init__(
         self, stage: Stage, depth: int, table: np.ndarray, capacity: int, below: "Buffers | None", last: bool
     ):
         self.depth, self.at, self.capacity, self.below = depth, 2 * depth, capacity, below
-        self.record, self.tensors, self.n = table[depth], {}, stage.linear.out_features
+        self.record, self.n = table[depth], stage.linear.out_features
+        self.tensors: dict[str, Tensor] = {}
         self.sparse: Sparse | None = stage.sparse if stage.k else None
         record = self.record
         record["inputs"], record["outputs"], record["k"] = stage.linear.in_features, self.n, stage.k
@@ -80,14 +84,14 @@ class Buffers:
         """Look up where the memory is; it may have been moved, loaded or grown since the last pass."""
         if self.memory is None:
             return
-        m = self.memory._buffers["m"]  # nn.Module's own way to it takes a microsecond
+        m: Any = self.memory._buffers["m"]  # nn.Module's own way to it takes a microsecond
         if m is not self.m:
             self.m, self.slots = m, len(m)
             self.record["slots"], self.record["memory"] = len(m), m.data_ptr()
 
     def factors(self, x: Tensor, B: int, lease: object) -> Factors:
         """The weight's gradient as the backward pass of B rows left it; x is the input of the first stage."""
-        below = x if self.below is None else self.below.z
+        below: Any = x if self.below is None else self.below.z
         if B == self.capacity == len(below):
             return Factors(self.values, self.columns, below, lease)
         return Factors(self.values[:B], self.columns[:B], below[:B], lease)

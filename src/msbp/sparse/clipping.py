@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,8 @@ def clip_grad_norm_(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
 
     As torch.nn.utils.clip_grad_norm_, but factored gradients are measured and scaled as factors.
     """
-    found = [(p, gradient) for p in _listed(parameters) if (gradient := gradient_of(p)) is not None]
+    found: list[tuple[Tensor, Any]] = [(p, gradient_of(p)) for p in _listed(parameters)]
+    found = [(p, gradient) for p, gradient in found if gradient is not None]
     found = [(p, p.grad if isinstance(g, Factors) and g.limit else g) for p, g in found]
     norms = [g.norm() if isinstance(g, Factors) else torch.linalg.vector_norm(g) for _, g in found]
     total = (

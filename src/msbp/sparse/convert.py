@@ -139,7 +139,7 @@ def _refuse_second_time(model: nn.Module) -> None:
 
 def _chain(model: nn.Module, holds) -> list[Chain]:
     """Make chains of the exact nn.Sequential modules that hold what is asked for."""
-    found = [module for module in model.modules() if type(module) is nn.Sequential and holds(module)]
+    found: list[Any] = [m for m in model.modules() if type(m) is nn.Sequential and holds(m)]
     for sequential in found:
         sequential.__class__ = Chain
     return found

@@ -3,7 +3,6 @@
 Letters: B batch, i in_features, n out_features, k kept. Algorithms 1 and 2; node.py has the pass itself.
 """
 
-from functools import partial
 from typing import Any, cast
 
 import torch
@@ -68,16 +67,20 @@ class SparseLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """h = xWᵀ + b, (..., i) to (..., n)."""
-        if "_run" not in self.__dict__:
-            self.__dict__["_run"] = Run((Stage(self, sparse=self),))
-        return self._run(x)
+        run = self.__dict__.get("_run")
+        if run is None:
+            run = self.__dict__["_run"] = Run((Stage(self, sparse=self),))
+        return run(x)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_run"}  # it holds addresses
 
     def estimate(self, grad_h: Tensor) -> tuple[Tensor, Tensor | None]:
         """The gradient g (B, n) that is propagated in place of ∂ℓ/∂h, and the memory that follows it."""
-        sparsifier = partial(self.sparsifier, k=self.k)
+
+        def sparsifier(v: Tensor) -> Tensor:
+            return self.sparsifier(v, self.k)
+
         if self.memory is None or not len(grad_h):
             g, m = sparsifier(grad_h), None
         else:

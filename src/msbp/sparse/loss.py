@@ -25,7 +25,7 @@ def cross_entropy(logits: Tensor, target: Tensor, allowed: Tensor | None = None)
     allowed (B, C) bool: classes outside it have no share in the softmax. If the logits come straight from
     a chain, a plain backward() costs less; everything else works as ever.
     """
-    node = logits.grad_fn
+    node: Any = logits.grad_fn
     if type(node) is PASS and node.by_kernel and _fits(logits, target, allowed):
         with suppress(NotAClass):
             loss = CrossEntropy.apply(logits, target, allowed)
@@ -70,7 +70,8 @@ class CrossEntropy(torch.autograd.Function):
 class Loss(Tensor):
     """A loss with an ordinary graph behind it; a plain backward() takes the short way through the chain."""
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__: Any = torch._C._disabled_torch_function_impl
+    grad_fn: Any
 
     logits: Tensor
     chain_node: Any  # that the logits come from

@@ -69,11 +69,11 @@ class Pass(torch.autograd.Function):
         if not ctx.by_kernel:
             saved = [Saved(*tensors[at : at + 3]) for at in range(0, 3 * len(ctx.stages), 3)]
             with torch.autocast(grad.device.type, enabled=False):
-                grad_x, formed = pull(ctx.stages, saved, parameters[::2], grad)
+                dense_x, formed = pull(ctx.stages, saved, parameters[::2], grad)
             return (
                 None,
                 None,
-                grad_x,
+                dense_x,
                 *(None if p is None else g for p, g in zip(parameters, formed, strict=True)),
             )
         token, out, *_ = tensors
@@ -99,7 +99,7 @@ def lease_of(token: Tensor, parameters: tuple[Tensor | None, ...]) -> Lease:
     return lease
 
 
-def hand_over(p: Tensor, gradient: Gradient, accumulator: Any) -> Tensor | None:
+def hand_over(p: Any, gradient: Gradient, accumulator: Any) -> Tensor | None:
     """What the engine gets for a parameter: nothing if factors are left on it in place of a gradient."""
     if not isinstance(gradient, Factors):
         return gradient

@@ -84,13 +84,14 @@ class OneCall(torch.optim.Optimizer):
             table.alive.clear()
 
     def _update_in_torch(self, p: Tensor, state: State, group: Group) -> None:
-        if p.grad.layout is not torch.strided:
+        grad: Any = p.grad
+        if grad.layout is not torch.strided:
             raise RuntimeError(f"{type(self).__name__} takes no sparse tensors as gradients")
         if "last_step" in state:
             state["step"] -= 1
             self._turn(p, state, group)
             state["step"] += 1
-        self._update(p, p.grad, state, group)
+        self._update(p, grad, state, group)
 
     def _table(self, group: Group) -> Table:
         tables = self.__dict__.setdefault("_tables", {})

@@ -4,7 +4,7 @@ Letters: B batch, i in_features, n out_features.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -13,7 +13,7 @@ from .dropout import draw_key, keep_mask, keep_scale, key_at
 from .stage import Stage
 
 Stages = tuple[Stage, ...]
-Parameters = Sequence[Tensor | None]
+Parameters = Sequence[Any]  # tensors; None for a bias that is not there
 
 
 class Saved(NamedTuple):

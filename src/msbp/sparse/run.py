@@ -27,7 +27,7 @@ class Run:
         layers = [(stage.linear, name) for stage in stages for name in ("weight", "bias")]
         shapes = [shape for stage in stages for shape in _shapes(stage.linear)]
         self.owners = [(layer._parameters, name) for layer, name in layers]
-        self.shapes = shapes
+        self.shapes: list[tuple[int, ...]] = [*shapes]
         if embedding is not None:
             self.owners.append((embedding._parameters, "weight"))
             self.shapes.append((embedding.num_embeddings, embedding.embedding_dim))

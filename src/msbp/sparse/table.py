@@ -43,7 +43,7 @@ class Table:
         moments = [state[moment] for moment in self.moments]
         if [p.data_ptr(), *map(id, moments)] != self.placed[at] and not self._place(at, p, moments):
             return False
-        if type(gradient) is Factors:
+        if isinstance(gradient, Factors):
             values, columns = gradient.values, gradient.columns
             column["values"][at], column["columns"][at] = values.data_ptr(), columns.data_ptr()
             column["x"][at], column["limit"][at] = gradient.x.data_ptr(), gradient.limit

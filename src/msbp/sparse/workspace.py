@@ -36,6 +36,7 @@ class Workspace:
         self.address = table.ctypes.data
         self.column = {name: table[name] for name in layout.STAGE.names or ()}
         self.weights = addresses[::2]  # and the embedding's table
+        self.gradients: list[Gradient] | None = None  # room for those of the next backward pass
         self.trainable = tuple(address != 0 for address in addresses)
         last = len(stages) - 1
         self.parts: list[Buffers] = []
@@ -46,7 +47,8 @@ class Workspace:
             table["bias"][at] = addresses[2 * at + 1] or self.parts[at].new("bias", 1).data_ptr()
         self.sparse_parts = [part for part in self.parts if part.sparse is not None]
         self.dropouts = [(at, stage.dropout) for at, stage in enumerate(stages) if stage.dropout is not None]
-        self.dense = []  # index among the gradients, where its address goes, and its shape
+        # index among the gradients, where its address goes, and its shape
+        self.dense: list[tuple[int, np.ndarray, int, tuple[int, ...]]] = []
         for at, (stage, part) in enumerate(zip(stages, self.parts, strict=True)):
             n, i = stage.linear.out_features, stage.linear.in_features
             if part.sparse is None:
