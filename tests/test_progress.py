@@ -30,9 +30,10 @@ def test_the_live_line_has_epoch_loss_dev_score_and_seconds(screen):
 
 
 def test_no_thread_draws_while_a_phase_is_timed(screen):
+    before = threading.active_count()
     with Progress(20, "accuracy") as shown:
         shown.step(0, 1, 0.5, SECONDS)
-        assert threading.active_count() == 1
+        assert threading.active_count() == before
 
 
 def test_elsewhere_there_is_one_plain_line_an_epoch(monkeypatch, caplog):
@@ -42,7 +43,7 @@ def test_elsewhere_there_is_one_plain_line_an_epoch(monkeypatch, caplog):
         shown.step(0, 1, 0.5, SECONDS)
         shown.epoch(ROW)
     assert caplog.messages == ["epoch 1/20  loss 0.2500  dev uas 97.50  BP 1.2 s  total 3.5 s"]
-    assert drawn.getvalue() == ""
+    assert "step" not in drawn.getvalue()  # the live line; the plain one is there if the root logger has a console
 
 
 def test_letters_that_the_terminal_lacks_do_not_stop_a_run(monkeypatch):

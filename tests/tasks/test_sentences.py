@@ -190,9 +190,7 @@ def test_an_unreachable_hub_is_said_with_the_remedy(data, monkeypatch):
 
     hub(monkeypatch, fails)
     (data / "set" / "pos.txt").unlink()
-    with pytest.raises(
-        OSError, match=r"pos\.txt missing, and owner/set could not be fetched \(no network\)"
-    ):
+    with pytest.raises(OSError, match=r"pos\.txt missing, and owner/set could not be fetched \(no network\)"):
         task(data, offline=False).splits(0)
 
 

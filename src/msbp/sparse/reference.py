@@ -11,6 +11,7 @@ selection  per_example: each example keeps k columns of its own;
            (not with sequential memory, where no m is known before the example ahead of it is done).
 bias       sparse: ∂ℓ/∂b ← g, as if the bias were a column of W; full: ∂ℓ/∂b ← ∂ℓ/∂h, as in meProp.
 """
+
 from __future__ import annotations
 
 import torch
@@ -37,28 +38,39 @@ def top_k(v: Tensor, k: int) -> Tensor:
 
 def algorithm_1(weight: Tensor, x: Tensor, grad_h: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """SBP for one example, from ∂ℓ/∂h (n) on: ∂ℓ/∂W (n, i) and ∂ℓ/∂x (i)."""
-    g = top_k(grad_h, k)                              # g ← S(∂ℓ/∂h)
-    return torch.outer(g, x), weight.T @ g            # ∂ℓ/∂W ← g xᵀ;  ∂ℓ/∂x ← Wᵀ g
+    g = top_k(grad_h, k)  # g ← S(∂ℓ/∂h)
+    return torch.outer(g, x), weight.T @ g  # ∂ℓ/∂W ← g xᵀ;  ∂ℓ/∂x ← Wᵀ g
 
 
-def algorithm_2(weight: Tensor, x: Tensor, grad_h: Tensor, k: int, gamma: float,
-                m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def algorithm_2(
+    weight: Tensor, x: Tensor, grad_h: Tensor, k: int, gamma: float, m: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """MSBP for one example, from ∂ℓ/∂h (n) on: ∂ℓ/∂W (n, i), ∂ℓ/∂x (i) and the new m (n)."""
-    g = top_k(grad_h + m, k)                          # g ← S(∂ℓ/∂h + m)
-    m = gamma * (grad_h + m - g)                      # m ← γ(∂ℓ/∂h + m − g)
-    return torch.outer(g, x), weight.T @ g, m         # ∂ℓ/∂W ← g xᵀ;  ∂ℓ/∂x ← Wᵀ g
+    g = top_k(grad_h + m, k)  # g ← S(∂ℓ/∂h + m)
+    m = gamma * (grad_h + m - g)  # m ← γ(∂ℓ/∂h + m − g)
+    return torch.outer(g, x), weight.T @ g, m  # ∂ℓ/∂W ← g xᵀ;  ∂ℓ/∂x ← Wᵀ g
 
 
 class Unit:
     """A linear layer with its ReLU, learning from mini-batches by Algorithm 2; gamma = 0 is Algorithm 1."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, k: int, gamma: float, *, memory: str = "shared",
-                 selection: str = "per_example", bias_gradient: str = "sparse", relu: bool = True):
+    def __init__(
+        self,
+        weight: Tensor,
+        bias: Tensor | None,
+        k: int,
+        gamma: float,
+        *,
+        memory: str = "shared",
+        selection: str = "per_example",
+        bias_gradient: str = "sparse",
+        relu: bool = True,
+    ):
         if selection == "unified" and memory == "sequential":
             raise ValueError("unified selection needs every m beforehand: use memory shared or per_slot")
         self.weight, self.bias, self.k, self.gamma, self.relu = weight, bias, k, gamma, relu
         self.memory, self.selection, self.bias_gradient = memory, selection, bias_gradient
-        self.m: dict[int, Tensor] = {}                # per slot; shared and sequential have slot 0 only
+        self.m: dict[int, Tensor] = {}  # per slot; shared and sequential have slot 0 only
 
     def forward(self, x: Tensor, keep: Tensor | float = 1.0) -> Tensor:
         """z = σ(Wx + b) ⊙ keep (B, n), for x (B, i) and a dropout mask that holds 0 and 1/(1 − p)."""
@@ -70,7 +82,7 @@ class Unit:
 
     def backward(self, grad_z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """∂ℓ/∂W (n, i), ∂ℓ/∂b (n) and ∂ℓ/∂x (B, i) from ∂ℓ/∂z (B, n); m moves on by one step."""
-        grad_h = self.derivative * grad_z             # ∂ℓ/∂h ← σ'(h) ⊙ ∂ℓ/∂z
+        grad_h = self.derivative * grad_z  # ∂ℓ/∂h ← σ'(h) ⊙ ∂ℓ/∂z
         g = self.estimate(grad_h)
         grad_weight = torch.zeros_like(self.weight)
         grad_x = torch.zeros_like(self.x)
@@ -85,7 +97,7 @@ class Unit:
         for b, columns in enumerate(self.selected(grad_h)):
             self.carried[b] = carried = grad_h[b] + self.recall(b)
             g[b] = only(carried, largest(carried, self.k) if columns is None else columns)
-            if self.memory != "shared":               # g ← S(∂ℓ/∂h + m);  m ← γ(∂ℓ/∂h + m − g)
+            if self.memory != "shared":  # g ← S(∂ℓ/∂h + m);  m ← γ(∂ℓ/∂h + m − g)
                 self.m[b if self.memory == "per_slot" else 0] = self.gamma * (carried - g[b])
         if self.memory == "shared":
             self.m[0] = self.gamma * (self.carried - g).mean(0)
