@@ -43,7 +43,7 @@ def test_elsewhere_there_is_one_plain_line_an_epoch(monkeypatch, caplog):
         shown.step(0, 1, 0.5, SECONDS)
         shown.epoch(ROW)
     assert caplog.messages == ["epoch 1/20  loss 0.2500  dev uas 97.50  BP 1.2 s  total 3.5 s"]
-    assert "step" not in drawn.getvalue()  # the live line; the plain one is there if the root logger has a console
+    assert "step" not in drawn.getvalue()  # as the live line has; the plain one comes by the root logger
 
 
 def test_letters_that_the_terminal_lacks_do_not_stop_a_run(monkeypatch):
