@@ -22,7 +22,8 @@ SHOWN = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DO
 
 def publish(table: Table, path: Path, allow_dirty: bool = False) -> list[Record]:
     """Put every record that the table uses into the file at path; ValueError where one must not be."""
-    chosen = [run for block in table.blocks for line in block.lines for run in line.ours.runs]
+    used = [run for block in table.blocks for line in block.lines for run in line.ours.runs]
+    chosen = list({(run["signature"], run["seed"]): run for run in used}.values())  # rows may share runs
     if not chosen:
         raise ValueError(f"no runs of table={table.name} on record: python -m src.report tells what to run")
     for run in chosen:
