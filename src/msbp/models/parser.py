@@ -3,10 +3,9 @@
 Letters: B batch, C transitions.
 """
 
-import torch
 from torch import Tensor, nn
 
-from ..sparse import Cube, cross_entropy
+from ..sparse import Cube, cross_entropy, look_up
 
 ACTIVATIONS = {"relu": nn.ReLU, "cube": Cube}
 FEATURES = 48  # 18 words, 18 tags, 12 labels
@@ -43,8 +42,8 @@ class Parser(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits (B, C) of the features' tokens (B, 48)."""
-        return self.net(self.embedding(tokens).flatten(1))
+        return look_up(self.embedding, self.net, tokens)
 
     def loss(self, tokens: Tensor, legal: Tensor, transitions: Tensor) -> Tensor:
         """Mean cross-entropy of the right transitions (B) among the legal ones (B, C)."""
-        return cross_entropy(self(tokens).masked_fill(~legal, -torch.inf), transitions)
+        return cross_entropy(self(tokens), transitions, allowed=legal)
