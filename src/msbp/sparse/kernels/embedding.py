@@ -123,30 +123,23 @@ def number_all(tokens, count, V, seen, numbers, found):
 
 
 @kernel
-def compact(wide, out, U, E):
-    """Rows (U, E) from rows that are padded to whole lines."""
-    W, D = floats(wide, (U, padded(E))), floats(out, (U, E))
-    for u in range(U):
-        source, row = W[u], D[u]
-        for c in range(E):
-            row[c] = source[c]
-
-
-@kernel
 def gradient_from_factors(values, columns, numbers, weight, out, B, F, E, n, k, U):
     """out (U, E) = ∂ℓ/∂x = g W summed by token, place after place: so a slice of W stays in cache."""
     P = padded(E)
     packed, wide = np.zeros((n, P), np.float32), np.zeros((U, P), np.float32)
-    N, W, to, base = ints(numbers, (B, F)), floats(weight, (n, F, E)), address_of(wide), address_of(packed)
+    N, W, D = ints(numbers, (B, F)), floats(weight, (n, F, E)), floats(out, (U, E))
     for f in range(F):
         for j in range(n):
             source, row = W[j, f], packed[j]
             for c in range(E):
                 row[c] = source[c]
         for b in range(B):
-            at = b * k * BYTES
-            add_rows(to + N[b, f] * P * BYTES, base, P, columns + at, values + at, k)
-    compact(to, out, U, E)
+            at, sums = b * k * BYTES, address_of(wide) + N[b, f] * P * BYTES
+            add_rows(sums, address_of(packed), P, columns + at, values + at, k)
+    for u in range(U):
+        source, row = wide[u], D[u]
+        for c in range(E):
+            row[c] = source[c]
 
 
 @kernel

@@ -40,7 +40,11 @@ def longs(address, shape):
 
 @intrinsic
 def address_of(typing, array):
-    """Where the data of an array begins."""
+    """Where the data of an array begins.
+
+    numba frees an array behind its last use by name, so an array that a kernel made itself must not be known
+    by its address alone: take the address in the call that reads it.
+    """
 
     def build(context, b, signature, args):
         return b.ptrtoint(make_array(signature.args[0])(context, b, args[0]).data, I64)

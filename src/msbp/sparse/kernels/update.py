@@ -62,7 +62,7 @@ def adam_factored(u, powers1, powers2, rate, root, eps):
     new1, new2 = np.float32(1 - powers1[1]), np.float32(1 - powers2[1])
     limit = np.float32(u.limit if u.limit > 0 else np.inf)
     starts, examples, weights = lists_of(u)
-    last, rows, values = ints(u.last_step, n), address_of(examples), address_of(weights)
+    last = ints(u.last_step, n)
     for begin in range(0, i, step):
         width = min(step, i - begin)
         for j in range(n):
@@ -74,9 +74,9 @@ def adam_factored(u, powers1, powers2, rate, root, eps):
                 if age > near:
                     decay2 *= powers2[1] ** (age - near)
                 numbers = limit, np.float32(decay1), np.float32(decay2), new1, new2, rate, root, eps
-                x = u.x + begin * BYTES
+                x, span = u.x + begin * BYTES, (np.int64(start), np.int64(stop))
                 step_row(
-                    p, m, v, width, x, i * BYTES, rows, values, np.int64(start), np.int64(stop), *numbers
+                    p, m, v, width, x, i * BYTES, address_of(examples), address_of(weights), *span, *numbers
                 )
             elif last[j] > 0 and age <= horizon:
                 faded = np.float32(powers1[age] * rate), np.float32(math.sqrt(powers2[age]) * root)

@@ -1,0 +1,50 @@
+"""numba frees an array behind its last use by name, so no kernel may know one of its own by its address."""
+
+import ast
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from msbp.bench.memory import peak_mib
+from msbp.optim import Adam
+from msbp.sparse import convert, cross_entropy, kernels, look_up
+
+KERNELS = sorted(Path(kernels.__file__).parent.glob("*.py"))
+
+
+def remembered(source: str) -> list[str]:
+    """Arrays made in a kernel whose address is kept in a variable, beyond the call that reads it."""
+    found = []
+    for function in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)):
+        given = {argument.arg for argument in function.args.args}
+        kept = [node.value for node in ast.walk(function) if isinstance(node, ast.Assign | ast.AugAssign)]
+        for value in kept:
+            for call in (node for node in ast.walk(value) if isinstance(node, ast.Call)):
+                if isinstance(call.func, ast.Name) and call.func.id == "address_of":
+                    found += [name.id for name in call.args if name.id not in given]
+    return found
+
+
+def test_no_kernel_remembers_the_address_of_an_array_of_its_own():
+    assert not {path.name: names for path in KERNELS if (names := remembered(path.read_text()))}
+
+
+def test_an_address_that_outlives_its_array_is_found():
+    assert remembered("def f(x):\n    a = np.empty(3)\n    p, q = address_of(x), 4 + address_of(a)") == ["a"]
+
+
+def test_kernels_touch_no_freed_memory():
+    """Every block beyond 64 KiB is unmapped when it is freed, so a use after that ends the process."""
+    net = nn.Sequential(nn.Linear(4 * 50, 100), nn.ReLU(), nn.Linear(100, 3))
+    embedding = nn.Embedding(1000, 50)
+    convert(net, r=0.2, gamma=0.5)
+    optimizer = Adam([*embedding.parameters(), *net.parameters()])
+    tokens, target = torch.randint(1000, (1024, 4)), torch.randint(3, (1024,))
+
+    def step():
+        cross_entropy(look_up(embedding, net, tokens), target).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    peak_mib(step)  # an error if the process has died
