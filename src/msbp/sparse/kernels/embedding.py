@@ -134,8 +134,8 @@ def gradient_from_factors(values, columns, numbers, weight, out, B, F, E, n, k, 
             for c in range(E):
                 row[c] = source[c]
         for b in range(B):
-            at, sums = b * k * BYTES, address_of(wide) + N[b, f] * P * BYTES
-            add_rows(sums, address_of(packed), P, columns + at, values + at, k)
+            at, of = b * k * BYTES, N[b, f] * P * BYTES
+            add_rows(address_of(wide) + of, address_of(packed), P, columns + at, values + at, k)
     for u in range(U):
         source, row = wide[u], D[u]
         for c in range(E):
