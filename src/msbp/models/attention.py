@@ -1,0 +1,55 @@
+"""Attention of a decoder to the words of a source sentence (Luong et al. 2015).
+
+Letters: B sentences, S words of the longest source, T of the longest target, N decoder states, H their width.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+KINDS = ("general", "dot", "luong_gate")
+
+
+class Source(NamedTuple):
+    """What a decoder looks at: the encoder's outputs and what states are compared with, (B, S, H) each, and
+    padding (B, S), true where a sentence has no word."""
+
+    context: Tensor
+    keys: Tensor
+    padding: Tensor
+
+
+class Attention(nn.Module):
+    """Global attention.
+
+    general: the score of state h and word c is hᵀWc, the result tanh(W [c; h]), equations 5 and 8 of Luong et
+    al. | dot: the score is hᵀc | luong_gate: as general, with two layers of SELU and dropout as the result,
+    as in the code of the authors' group.
+    """
+
+    def __init__(self, hidden: int, kind: str, dropout: float):
+        super().__init__()
+        self.kind = kind
+        if kind != "dot":
+            self.score = nn.Linear(hidden, hidden, bias=False)
+        self.combine = nn.Linear(2 * hidden, hidden)
+        if kind == "luong_gate":
+            self.second = nn.Linear(hidden, hidden)
+        self.dropout = nn.Dropout(dropout)
+
+    def source(self, context: Tensor, padding: Tensor) -> Source:
+        """What `look` needs of the encoder's outputs (B, S, H)."""
+        return Source(context, context if self.kind == "dot" else self.score(context), padding)
+
+    def look(self, states: Tensor, source: Source) -> Tensor:
+        """What states (B, T, H) see of the source: means of the context (B, T, H), weighted by the scores."""
+        scores = states @ source.keys.transpose(1, 2)
+        return scores.masked_fill(source.padding.unsqueeze(1), -torch.inf).softmax(2) @ source.context
+
+    def forward(self, states: Tensor, seen: Tensor) -> Tensor:
+        """The result (N, H) of states and what they see (N, H)."""
+        both = self.combine(torch.cat([seen, states], 1))
+        if self.kind != "luong_gate":
+            return both.tanh()
+        return self.dropout(nn.functional.selu(self.second(self.dropout(nn.functional.selu(both)))))

@@ -1,0 +1,149 @@
+"""An LSTM encoder and decoder with attention, as in neural machine translation (section 5 of the paper).
+
+Letters: B sentences, S words of the longest source, T of the longest target, N target words of a batch, A
+rows being decoded, V target words known, H hidden, L layers.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from ..sparse import cross_entropy
+from .attention import KINDS, Attention, Source
+
+PADDING = 0
+DIRECTIONS = {"sum": 1, "concatenate": 2}  # how many directions share H
+
+
+@dataclass(frozen=True)
+class State:
+    """What decoding goes on from: the decoder's states (L, A, H), what each row looks at, its sentence (A)."""
+
+    h: Tensor
+    c: Tensor
+    source: Source
+    sentence: Tensor
+
+    def select(self, index: Tensor) -> "State":
+        """The rows that index names, in its order; a row may come more than once, or never again."""
+        sentence, source = self.sentence[index], self.source
+        if not torch.equal(sentence, self.sentence):  # a beam mostly reorders rows of one sentence
+            source = Source(*(part[index] for part in source))
+        return State(self.h[:, index], self.c[:, index], source, sentence)
+
+
+class Seq2Seq(nn.Module):
+    """Bidirectional LSTM encoder, LSTM decoder without input feeding, Luong's attention, output layer.
+
+    directions: sum (each has H units, their outputs are added and the decoder starts from the states of the
+    forward one) | concatenate (each has H / 2). dropout: between the LSTMs' layers and before the output
+    layer; embedding_dropout: on the embeddings. tied: the output layer has the weights of the target's
+    embeddings. Embeddings begin uniform within ±init.
+    """
+
+    def __init__(
+        self, source_words: int, target_words: int, embedding: int = 512, hidden: int = 512, layers: int = 3,
+        directions: str = "sum", attention: str = "general", dropout: float = 0.4,
+        embedding_dropout: float = 0.0, label_smoothing: float = 0.0, tied: bool = False, init: float = 0.1,
+        name: str = "seq2seq",
+    ):  # fmt: skip
+        super().__init__()
+        check_sizes(embedding, hidden, layers, directions, attention, tied)
+        check_shares(dropout=dropout, embedding_dropout=embedding_dropout, label_smoothing=label_smoothing)
+        self.name, self.directions, self.label_smoothing = name, directions, label_smoothing
+        self.source_embedding = nn.Embedding(source_words, embedding, padding_idx=PADDING)
+        self.target_embedding = nn.Embedding(target_words, embedding, padding_idx=PADDING)
+        between = dropout if layers > 1 else 0.0  # torch warns of dropout that has no place
+        each = hidden // DIRECTIONS[directions]
+        self.encoder = nn.LSTM(embedding, each, layers, dropout=between, bidirectional=True)
+        self.decoder = nn.LSTM(embedding, hidden, layers, dropout=between)
+        self.attention = Attention(hidden, attention, dropout)
+        self.output = nn.Linear(hidden, target_words)
+        for table in (self.source_embedding, self.target_embedding):
+            nn.init.uniform_(table.weight, -init, init)
+        if tied:
+            self.output.weight = self.target_embedding.weight
+        self.dropout, self.embedding_dropout = nn.Dropout(dropout), nn.Dropout(embedding_dropout)
+        self.hidden_layers = [["encoder"], ["decoder"]]
+
+    def forward(self, source: Tensor, lengths: Tensor, given: Tensor, sizes: Tensor) -> Tensor:
+        """Logits (N, V) of the word that follows each of the given ones (B, T), of which a sentence has
+        sizes (B); in the order of `packed`."""
+        state = self.encode(source, lengths)
+        words = self._embedded(self.target_embedding, packed(given, sizes))
+        rows, _ = self.decoder(words, (state.h, state.c))
+        states, _ = pad_packed_sequence(rows, batch_first=True)
+        seen = packed(self.attention.look(states, state.source), sizes).data
+        return self._logits(rows.data, seen)
+
+    def loss(self, source: Tensor, lengths: Tensor, given: Tensor, wanted: Tensor) -> Tensor:
+        """Mean cross-entropy of the wanted words (B, T) after the given ones (B, T); source (B, S), lengths
+        (B); all are padded with 0."""
+        sizes = (wanted != PADDING).sum(1).cpu()
+        logits, target = self(source, lengths, given, sizes), packed(wanted, sizes).data
+        if self.label_smoothing and self.training:
+            return nn.functional.cross_entropy(logits, target, label_smoothing=self.label_smoothing)
+        return cross_entropy(logits, target)
+
+    def encode(self, source: Tensor, lengths: Tensor) -> State:
+        """What decoding starts from; source (B, S), lengths (B)."""
+        words = self._embedded(self.source_embedding, packed(source, lengths))
+        rows, (h, c) = self.encoder(words)
+        context, _ = pad_packed_sequence(rows, batch_first=True, total_length=source.shape[1])
+        if self.directions == "sum":
+            context = context.unflatten(2, (2, -1)).sum(2)
+        padding = torch.arange(source.shape[1], device=source.device) >= lengths.to(source.device)[:, None]
+        sentence = torch.arange(len(source), device=source.device)
+        return State(self._first(h), self._first(c), self.attention.source(context, padding), sentence)
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """Log-probabilities (A, V) of the words after tokens (A), and the state that goes on from these."""
+        x = self.embedding_dropout(self.target_embedding(tokens)).unsqueeze(0)
+        rows, (h, c) = self.decoder(x, (state.h, state.c))
+        seen = self.attention.look(rows.transpose(0, 1), state.source).squeeze(1)
+        logits = self._logits(rows.squeeze(0), seen)
+        return logits.log_softmax(1), State(h, c, state.source, state.sentence)
+
+    def _embedded(self, table: nn.Embedding, ids: PackedSequence) -> PackedSequence:
+        return PackedSequence(self.embedding_dropout(table(ids.data)), *ids[1:])
+
+    def _logits(self, states: Tensor, seen: Tensor) -> Tensor:
+        return self.output(self.dropout(self.attention(states, seen)))
+
+    def _first(self, last: Tensor) -> Tensor:
+        """The decoder's first states (L, B, H) from the encoder's last ones (2 L, B, ·)."""
+        forward, backward = last[::2], last[1::2]
+        return forward.contiguous() if self.directions == "sum" else torch.cat([forward, backward], 2)
+
+
+def packed(padded: Tensor, lengths: Tensor) -> PackedSequence:
+    """Rows of the sequences (B, T, ...), time step after time step, the longest sequence first."""
+    return pack_padded_sequence(padded, lengths.cpu(), batch_first=True, enforce_sorted=False)
+
+
+def check_sizes(
+    embedding: int, hidden: int, layers: int, directions: str, attention: str, tied: bool
+) -> None:
+    """ValueError unless the settings make a network."""
+    for key, value in (("embedding", embedding), ("hidden", hidden), ("layers", layers)):
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"model.{key} must be a whole number of at least 1, got {value!r}")
+    for key, got, known in (("directions", directions, DIRECTIONS), ("attention", attention, KINDS)):
+        if got not in known:
+            raise ValueError(f"model.{key} must be one of {', '.join(known)}, got {got!r}")
+    if hidden % DIRECTIONS[directions]:
+        raise ValueError(f"model.hidden counts both directions, so it must be even, got {hidden}")
+    if tied and embedding != hidden:
+        raise ValueError(
+            f"model.tied shares weights of width embedding={embedding} with an output layer of "
+            f"hidden={hidden}: make them equal, or leave it out"
+        )
+
+
+def check_shares(**shares: float) -> None:
+    """ValueError unless each is a share below 1."""
+    for key, value in shares.items():
+        if not 0 <= value < 1:
+            raise ValueError(f"model.{key} must be in [0, 1), got {value}; 0 leaves it out")

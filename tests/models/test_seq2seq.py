@@ -1,0 +1,185 @@
+"""The translation model: padding has no part in it, decoding is what training sees, and the methods on it."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from msbp.models.seq2seq import Seq2Seq
+from msbp.sparse import convert, fuse, memories
+
+SOURCE = torch.tensor([[5, 4, 3, 0], [6, 3, 0, 0], [4, 5, 6, 3]])
+LENGTHS = torch.tensor([3, 2, 4])
+WANTED = torch.tensor([[5, 6, 3, 0, 0], [3, 0, 0, 0, 0], [4, 4, 6, 5, 3]])
+GIVEN = torch.tensor([[2, 5, 6, 0, 0], [2, 0, 0, 0, 0], [2, 4, 4, 6, 5]])
+BATCH = SOURCE, LENGTHS, GIVEN, WANTED
+
+each_kind = pytest.mark.parametrize("attention", ["general", "dot", "luong_gate"])
+each_direction = pytest.mark.parametrize("directions", ["sum", "concatenate"])
+
+
+def network(**settings) -> Seq2Seq:
+    torch.manual_seed(0)
+    sizes = {"source_words": 7, "target_words": 8, "embedding": 5, "hidden": 6, "layers": 2, "dropout": 0.0}
+    return Seq2Seq(**sizes | settings).double()
+
+
+def gradients(model):
+    return {name: p.grad.clone() for name, p in model.named_parameters()}
+
+
+def assert_close(ours, theirs, tolerance=1e-10):
+    for name, grad in theirs.items():
+        torch.testing.assert_close(ours[name], grad, rtol=tolerance, atol=tolerance, msg=name)
+
+
+@each_kind
+@each_direction
+def test_a_sentences_loss_does_not_depend_on_the_padding_its_neighbours_bring(attention, directions):
+    model = network(attention=attention, directions=directions).eval()
+    sizes = (WANTED != 0).sum(1)
+    alone = [
+        model.loss(SOURCE[b : b + 1, :s], LENGTHS[b : b + 1], GIVEN[b : b + 1, :t], WANTED[b : b + 1, :t])
+        for b, (s, t) in enumerate(zip(LENGTHS.tolist(), sizes.tolist(), strict=True))
+    ]
+    mean = (torch.stack(alone) * sizes).sum() / sizes.sum()
+    torch.testing.assert_close(model.loss(*BATCH), mean)
+    wider = [nn.functional.pad(t, (0, 3)) if t.dim() == 2 else t for t in BATCH]
+    torch.testing.assert_close(model.loss(*wider), mean)
+
+
+def test_what_lies_under_the_padding_is_not_read():
+    model = network()
+    model.loss(*BATCH).backward()
+    wanted = gradients(model)
+    model.zero_grad()
+    filled = [torch.where(t == 0, 1, t) for t in (SOURCE, GIVEN)]
+    model.loss(filled[0], LENGTHS, filled[1], WANTED).backward()
+    assert_close(gradients(model), wanted)
+
+
+@each_kind
+@each_direction
+def test_decoding_step_by_step_is_what_training_sees(attention, directions):
+    model = network(attention=attention, directions=directions).eval()
+    state, right = model.encode(SOURCE, LENGTHS), []
+    for given, wanted in zip(GIVEN.T, WANTED.T, strict=True):
+        chances, state = model.step(given, state)
+        right.append(chances.gather(1, wanted[:, None]).squeeze(1)[wanted != 0])
+    torch.testing.assert_close(model.loss(*BATCH), -torch.cat(right).mean())
+
+
+@pytest.mark.parametrize("index", [[2, 0, 1], [1, 1], [0, 0, 1, 1, 2, 2], [0, 1, 2]])
+def test_selected_rows_go_on_as_the_rows_they_were(index):
+    model = network().eval()
+    _, state = model.step(GIVEN[:, 0], model.encode(SOURCE, LENGTHS))
+    every, _ = model.step(WANTED[:, 0], state)
+    some, _ = model.step(WANTED[index, 0], state.select(torch.tensor(index)))
+    torch.testing.assert_close(some, every[index])
+
+
+def test_rows_selected_twice_keep_to_their_sentences():
+    model = network().eval()
+    state = model.encode(SOURCE, LENGTHS).select(torch.tensor([0, 0, 2, 2]))
+    same = state.select(torch.tensor([1, 0, 3, 3]))
+    assert same.source is state.source
+    left = state.select(torch.tensor([2, 3]))
+    assert left.sentence.tolist() == [2, 2]
+    torch.testing.assert_close(left.source.context, model.encode(SOURCE, LENGTHS).source.context[[2, 2]])
+
+
+@each_kind
+@each_direction
+def test_all_methods_share_one_forward_and_full_ratio_is_torchs_own_gradient(attention, directions):
+    plain = network(
+        attention=attention, directions=directions, dropout=0.3, embedding_dropout=0.2, tied=False
+    )
+    dense, full = copy.deepcopy(plain), copy.deepcopy(plain)
+    fuse(dense)
+    assert convert(full, r=1.0, gamma=0.8)["decoder"] == 6
+    losses = []
+    for model in (plain, dense, full):
+        torch.manual_seed(3)
+        loss = model.loss(*BATCH)
+        loss.backward()
+        losses.append(loss.item())
+    assert losses[1] == losses[2] == pytest.approx(losses[0], rel=1e-12)
+    assert_close(gradients(dense), gradients(plain))
+    assert_close(gradients(full), gradients(plain))
+    assert not any(m.m.any() for m in memories(full).values())
+
+
+def test_hidden_layers_are_the_gates_of_encoder_and_decoder():
+    model = network(hidden=8)
+    assert model.hidden_layers == [["encoder"], ["decoder"]]
+    assert convert(model, r=0.25, gamma=0.5) == {"encoder": 2, "decoder": 2}
+    model.loss(*BATCH).backward()
+    assert set(memories(model)) == {
+        *(f"encoder.l{i}{way}" for i in range(2) for way in ("", "_reverse")),
+        *(f"decoder.l{i}" for i in range(2)),
+    }
+
+
+def test_a_tied_output_layer_has_the_gradient_of_both_uses():
+    apart, tied = network(embedding=6).float(), network(embedding=6, tied=True).float()
+    with torch.no_grad():
+        tied.load_state_dict(apart.state_dict() | {"output.weight": apart.target_embedding.weight})
+        apart.output.weight.copy_(apart.target_embedding.weight)
+    convert(apart, r=1.0, gamma=0.0), convert(tied, r=1.0, gamma=0.0)
+    for model in (apart, tied):
+        model.loss(*BATCH).backward()
+    both = apart.output.weight.grad + apart.target_embedding.weight.grad
+    torch.testing.assert_close(tied.output.weight.grad, both)
+
+
+def test_smoothed_labels_are_for_training():
+    model = network(label_smoothing=0.1)
+    smoothed, plain = model.train().loss(*BATCH), network().loss(*BATCH)
+    assert smoothed > plain
+    torch.testing.assert_close(model.eval().loss(*BATCH), plain)
+
+
+def test_a_tiny_language_is_learnt_by_heart():
+    """To say a sentence backwards, in words of the other language."""
+    random = torch.Generator().manual_seed(1)
+    lengths = torch.randint(2, 6, (60,), generator=random)
+    source, wanted = torch.zeros(60, 5, dtype=torch.long), torch.zeros(60, 6, dtype=torch.long)
+    for b, n in enumerate(lengths.tolist()):
+        source[b, :n] = torch.randint(4, 12, (n,), generator=random)
+        wanted[b, : n + 1] = torch.tensor([*source[b, :n].flip(0) + 1, 3])
+    given = torch.cat([torch.full((60, 1), 2), wanted[:, :-1].where(wanted[:, 1:] != 0, 0)], 1)
+    torch.manual_seed(0)
+    model = Seq2Seq(12, 13, embedding=24, hidden=32, layers=1, dropout=0.0)
+    convert(model, r=1 / 4, gamma=0.05)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(150):
+        optimizer.zero_grad()
+        model.loss(source, lengths, given, wanted).backward()
+        optimizer.step()
+    with torch.no_grad():
+        state, tokens, said = model.encode(source, lengths), torch.full((60,), 2), []
+        for _ in range(6):
+            chances, state = model.step(tokens, state)
+            tokens = chances.argmax(1)
+            said.append(tokens)
+    right = (torch.stack(said, 1) == wanted) | (wanted == 0)
+    assert right.all(1).float().mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"hidden": 0}, "model.hidden must be"),
+        ({"layers": 1.5}, "model.layers must be"),
+        ({"directions": "both"}, "model.directions must be one of sum, concatenate, got 'both'"),
+        ({"attention": "bahdanau"}, "model.attention must be one of general, dot, luong_gate"),
+        ({"directions": "concatenate", "hidden": 7}, "must be even, got 7"),
+        ({"dropout": 1.0}, "model.dropout must be in"),
+        ({"label_smoothing": -0.1}, "model.label_smoothing must be in"),
+        ({"tied": True}, "embedding=5 .* hidden=6: make them equal"),
+    ],
+)
+def test_settings_out_of_range_are_refused_by_name(settings, says):
+    with pytest.raises(ValueError, match=says):
+        network(**settings)
