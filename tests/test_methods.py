@@ -1,9 +1,13 @@
+import copy
+
 import pytest
 import torch
 from torch import nn
 
 from msbp.methods import FullBackprop, SparseBackprop
 from msbp.models.mlp import MLP
+from msbp.models.seq2seq import Seq2Seq
+from msbp.sparse import memories
 
 METHODS = [FullBackprop(), SparseBackprop(0.1, 0.0, name="sbp"), SparseBackprop(0.1, 0.8)]
 
@@ -70,3 +74,89 @@ def test_a_memory_ratio_outside_0_1_is_refused(gamma):
 def test_an_unknown_choice_is_refused_with_the_choices(choice):
     with pytest.raises(ValueError, match=f"{choice}.*(shared|unified|full)"):
         SparseBackprop(0.1, 0.8, **{choice: "none"})
+
+
+SENTENCES = (
+    torch.tensor([[5, 4, 3]]),
+    torch.tensor([3]),
+    torch.tensor([[2, 5, 6]]),
+    torch.tensor([[5, 6, 3]]),
+)
+
+
+def translator():
+    torch.manual_seed(0)
+    return Seq2Seq(7, 8, embedding=5, hidden=8, layers=1, dropout=0.0).double()
+
+
+def alternating(**choices):
+    method, model = SparseBackprop(0.25, 0.8, schedule="alternate", **choices), translator()
+    return method, model, method.install(model)
+
+
+def learn(method, model, step):
+    """Gradients of a step, and which groups' memories have moved in it."""
+    before = {name: memory.m.clone() for name, memory in memories(model).items()}
+    method.before_step(step)
+    model.zero_grad()
+    model.loss(*SENTENCES).backward()
+    moved = {name.split(".")[0] for name, m in memories(model).items() if not torch.equal(m.m, before[name])}
+    return {name: p.grad.clone() for name, p in model.named_parameters()}, moved
+
+
+@pytest.mark.parametrize(("period", "turns"), [(1, "edede"), (2, "eedde"), (3, "eeedd")])
+def test_encoder_and_decoder_are_sparse_in_turn_and_the_other_ones_memory_waits(period, turns):
+    method, model, done = alternating(period=period)
+    assert done.k_per_layer == {"encoder": 2, "decoder": 2}
+    for step, turn in enumerate(turns):
+        assert learn(method, model, step)[1] == {{"e": "encoder", "d": "decoder"}[turn]}
+
+
+def test_a_group_that_waits_propagates_everything():
+    method, model, _ = alternating()
+    plain, _ = learn(FullBackprop(), translator(), 0)
+    ours, _ = learn(method, model, 0)
+    for name, grad in plain.items():
+        if name.startswith("encoder.weight"):
+            assert (ours[name] != 0).sum() < (grad != 0).sum()
+        elif not name.startswith(("encoder", "source")):
+            torch.testing.assert_close(ours[name], grad)
+
+
+def test_the_turn_depends_on_the_number_of_the_step_alone():
+    (one, model, _), (other, resumed, _) = alternating(period=3), alternating(period=3)
+    for step in range(5):
+        one.before_step(step)
+    other.before_step(4)
+    assert [m.enabled for m in (model.encoder, model.decoder)] == [False, True]
+    assert [m.enabled for m in (resumed.encoder, resumed.decoder)] == [False, True]
+
+
+def test_a_copy_of_model_and_method_is_steered_by_itself():
+    method, model, _ = alternating()
+    method.before_step(0)
+    twin, its_method = copy.deepcopy((model, method))
+    its_method.before_step(1)
+    assert model.encoder.enabled and not twin.encoder.enabled and twin.decoder.enabled
+
+
+@pytest.mark.parametrize("layers", [None, ["encoder"]])
+def test_turns_need_two_groups(layers):
+    method = SparseBackprop(0.1, 0.8, schedule="alternate", layers=layers)
+    model = MLP(20, 5, hidden=30) if layers is None else translator()
+    with pytest.raises(ValueError, match=r"two groups.*(net\.0|encoder).*use method\.schedule=every"):
+        method.install(model)
+    assert not memories(model)
+
+
+@pytest.mark.parametrize(
+    ("choice", "says"),
+    [
+        ({"schedule": "always"}, "unknown schedule 'always': choose from every, alternate"),
+        ({"period": 0}, "period must be a whole number of steps of at least 1, got 0"),
+        ({"period": 1.5}, "period must be"),
+    ],
+)
+def test_a_schedule_that_does_not_exist_is_refused(choice, says):
+    with pytest.raises(ValueError, match=says):
+        SparseBackprop(0.1, 0.8, **choice)

@@ -69,3 +69,4 @@ def watch(layer: SparseLinear | SparseConvolution | SparseLSTM, shares: Shares) 
         return g, m
 
     layer.estimate = watched  # type: ignore[method-assign]
+    layer.enabled = True  # also where it was not its turn in the last step

@@ -1,14 +1,16 @@
 """How the backward pass is computed: what conf/method/*.yaml instantiate."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from torch import nn
 
 from .sparse import convert, fuse
 from .sparse.linear import check_choices
 from .sparse.lstm import check_lstm_choices
+
+SCHEDULES = ("every", "alternate")
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,9 @@ class SparseBackprop:
     """Propagate k = r n entries per hidden layer and carry gamma times the rest to the next step.
 
     Algorithm 2 of the paper; gamma = 0 is Algorithm 1 (SBP). layers: dotted names, None for all hidden.
-    gates, carry: what competes in an LSTM, and how its memory moves; see SparseLSTM.
+    gates, carry: what competes in an LSTM, and how its memory moves; see SparseLSTM. schedule: whether the
+    layers are sparse in every step, or groups of them take turns of `period` steps; the layers of the others
+    propagate everything then, and their memory waits.
     """
 
     r: float
@@ -60,7 +64,10 @@ class SparseBackprop:
     gates: str = "per_gate"
     carry: str = "time"
     layers: Sequence[str] | None = None
+    schedule: str = "every"
+    period: int = 1
     name: str = "msbp"
+    _groups: list[list[Any]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not (is_number(self.r) and 0 < self.r <= 1):
@@ -71,18 +78,38 @@ class SparseBackprop:
             raise ValueError(f"memory ratio gamma must be a number in [0, 1], got {self.gamma!r}")
         check_choices(self.gamma, self.memory, self.selection, self.bias)
         check_lstm_choices(self.memory, self.gates, self.carry)
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f"unknown schedule {self.schedule!r}: choose from {', '.join(SCHEDULES)}")
+        if not isinstance(self.period, int) or isinstance(self.period, bool) or self.period < 1:
+            raise ValueError(f"period must be a whole number of steps of at least 1, got {self.period!r}")
 
     def install(self, model: nn.Module) -> Installed:
-        return Installed(
-            convert(
-                model, self.r, self.gamma, memory=self.memory, selection=self.selection, bias=self.bias,
-                gates=self.gates, carry=self.carry,
-                layers=None if self.layers is None else list(self.layers),
-            )
+        groups = turns(model, self.layers) if self.schedule == "alternate" else []
+        kept = convert(
+            model, self.r, self.gamma, memory=self.memory, selection=self.selection, bias=self.bias,
+            gates=self.gates, carry=self.carry, layers=None if self.layers is None else list(self.layers),
         )  # fmt: skip
+        self._groups[:] = [[model.get_submodule(name) for name in group] for group in groups]
+        return Installed(kept)
 
     def before_step(self, step: int) -> None:
-        """Every step is alike."""
+        """Have the group sparse whose turn it is, by the number of the step alone."""
+        for turn, group in enumerate(self._groups):
+            for layer in group:
+                layer.enabled = step // self.period % len(self._groups) == turn
+
+
+def turns(model: nn.Module, layers: Sequence[str] | None) -> list[list[str]]:
+    """The groups of hidden layers, or of those named, that can take turns. ValueError if there is but one."""
+    groups: Any = getattr(model, "hidden_layers", [])
+    chosen = [[name for name in group if layers is None or name in layers] for group in groups]
+    found = [group for group in chosen if group]
+    if len(found) < 2:
+        raise ValueError(
+            f"method.schedule=alternate needs two groups of hidden layers that take turns, and "
+            f"{type(model).__name__} has {found or 'none'}: use method.schedule=every"
+        )
+    return found
 
 
 def is_number(value: object) -> bool:

@@ -19,7 +19,7 @@ DIRECTIONS = {"sum": 1, "concatenate": 2}  # how many directions share H
 
 @dataclass(frozen=True)
 class State:
-    """What decoding goes on from: the decoder's states (L, A, H), what each row looks at, its sentence (A)."""
+    """What decoding goes on from: states (L, A, H), what each row looks at, and its sentence (A)."""
 
     h: Tensor
     c: Tensor
