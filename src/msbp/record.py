@@ -12,14 +12,20 @@ from omegaconf import DictConfig, OmegaConf
 
 from .atomic import written_whole
 
-NAME = "record.json"
+NAME, ANGLES = "record.json", "angles.jsonl"
 # What a run does not learn from; `paper` only holds defaults that other keys refer to.
 IGNORED = (
     *("seed", "force", "resume", "paths", "paper", "hydra", "experiment", "task.fold"),
     *("trainer.threads", "trainer.device", "trainer.save_every", "trainer.keep_checkpoint"),
 )
 # Keys count only off these values: a key added later leaves the signatures of old records as they were.
-UNCOUNTED = {"task.sample": "full", "method.gates": "per_gate", "method.carry": "time"}
+UNCOUNTED = {
+    "task.sample": "full",
+    "method.gates": "per_gate",
+    "method.carry": "time",
+    "method.schedule": "every",
+    "method.period": 1,
+}
 
 
 def settings(cfg: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
@@ -114,8 +120,8 @@ def summary(path: Path, record: Mapping[str, Any]) -> str:
     )
 
 
-def write(folder: Path, record: Mapping[str, Any]) -> Path:
-    """Write the history as CSV, then the record, each whole or not at all; the record last."""
+def write(folder: Path, record: Mapping[str, Any], angles: Sequence[Mapping[str, Any]] = ()) -> Path:
+    """Write the history as CSV, angles if any, then the record, each whole or not at all; the record last."""
     rows = record["history"]
     text = io.StringIO()
     table = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
@@ -123,9 +129,22 @@ def write(folder: Path, record: Mapping[str, Any]) -> Path:
     table.writerows(rows)
     with written_whole(folder / "history.csv") as file:
         file.write(text.getvalue().encode())
+    if angles:
+        with written_whole(folder / ANGLES) as file:
+            file.writelines(angle_line(record, angle).encode() for angle in angles)
     with written_whole(folder / NAME) as file:
         file.write((json.dumps(record, ensure_ascii=False, allow_nan=False, indent=1) + "\n").encode())
     return folder / NAME
+
+
+def angle_line(record: Mapping[str, Any], angle: Mapping[str, Any]) -> str:
+    """One moment's angles with what was asked for, as a line of JSON; k is the first hidden layer's."""
+    names = ("task", "sample", "method", "r", "gamma", "seed", "hidden", "signature", "k_per_layer")
+    about = {
+        "config": {name: record[name] for name in names},
+        "k": next(iter(record["k_per_layer"].values())),
+    }
+    return json.dumps(about | dict(angle), ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def find(outputs: Path, wanted: str, seed: int) -> tuple[Path, dict[str, Any]] | None:

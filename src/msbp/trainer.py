@@ -19,6 +19,7 @@ from .progress import Progress
 
 WARM_UP = 5  # steps
 Clip = Callable[[Iterable[Tensor]], Any]
+Watch = Callable[["Run"], list[dict[str, Any]]]
 
 
 @dataclass
@@ -26,12 +27,14 @@ class Trainer:
     """How long and on what to train; clip takes the parameters when their gradients are there.
 
     save_every: steps between checkpoints, besides the one after each epoch.
+    watch: called before the first and after every epoch, untimed; what it gives is kept in the run's state.
     """
 
     epochs: int
     threads: int = 1
     device: str = "cpu"
     clip: Clip | None = None
+    watch: Watch | None = None
     save_every: int | None = None
     keep_checkpoint: bool = False
 
@@ -50,12 +53,19 @@ class Trainer:
         kept = checkpoint.load()
         if kept is not None:
             run.restore(kept)
+        else:
+            self._watch(run)
         run.warm_up(self.clip)
         with between_steps() as asked, Progress(self.epochs, run.task.metric) as progress:
             while run.state.epoch < self.epochs:
                 self._epoch(run, checkpoint, asked, progress)
                 progress.epoch(run.end_epoch(last=run.state.epoch + 1 == self.epochs))
+                self._watch(run)
                 checkpoint.save(run.capture())
+
+    def _watch(self, run: "Run") -> None:
+        if self.watch:
+            run.state.watched += self.watch(run)
 
     def _epoch(self, run: "Run", checkpoint: Checkpoint, asked: Asked, progress: Progress) -> None:
         run.model.train()
@@ -78,6 +88,7 @@ class State:
     losses: float = 0.0  # sum over this epoch
     history: list[dict[str, Any]] = field(default_factory=list)
     metric_signature: str = ""
+    watched: list[dict[str, Any]] = field(default_factory=list)
 
     def count(self, loss: float) -> None:
         """One step is done; FloatingPointError if its loss is not finite."""
@@ -146,7 +157,8 @@ class Run:
     def warm_up(self, clip: Clip | None) -> None:
         """A few steps of a copy, so that no first-call cost is timed; nothing of this run changes."""
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
-            twin = replace(self, model=copy.deepcopy(self.model).train(), clock=Clock(), state=State())
+            model, method = copy.deepcopy((self.model, self.method))  # a method may hold layers of the model
+            twin = replace(self, model=model.train(), method=method, clock=Clock(), state=State())
             batches = islice(twin.batches(), WARM_UP)
             while twin.step(batches, clip):
                 pass
