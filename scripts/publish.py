@@ -1,7 +1,7 @@
-"""Copy the records that a table uses to what the project publishes: python scripts/publish.py table=main.
+"""Copy the measurements that a table or figure uses to what the project publishes.
 
-bench=true copies what `python -m src.bench` measured. Then the published tables and the README's are
-rendered anew, from what is published alone.
+python scripts/publish.py table=main, or figure=angle; bench=true copies what `python -m src.bench` measured.
+Then the published tables and figures and the README's are rendered anew, from what is published alone.
 """
 
 from pathlib import Path
@@ -9,32 +9,38 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from msbp.analysis import benchmarks
-from msbp.analysis.formats import save
-from msbp.analysis.published import documents, publish, stale
-from msbp.analysis.runs import own_runs
+from msbp.analysis import benchmarks, sources
+from msbp.analysis.documents import document
+from msbp.analysis.files import save
+from msbp.analysis.published import contents, publish, publish_angles, stale
 from msbp.analysis.settings import settings_from
-from msbp.analysis.tables import fill, plain, table_configs
+from msbp.analysis.sources import ANGLES
+from msbp.analysis.wanted import configs, plain
 from msbp.launch import CONF, compose, start
 
 
 @hydra.main(config_path=CONF, config_name="publish", version_base="1.3")
 def main(cfg: DictConfig) -> None:
-    settle, configs = settings_from(Path(CONF), compose), table_configs(Path(CONF))
+    conf = Path(CONF)
+    settle, every = settings_from(conf, compose), configs(conf, "table") | configs(conf, "figure")
     outputs, published = Path(cfg.paths.outputs), Path(cfg.paths.published)
-    table = fill(plain(cfg.table), own_runs(outputs), settle) if "table" in cfg else None
-    if table:
-        chosen = publish(table, published / "records.jsonl", cfg.allow_dirty)
-        print(f"{len(chosen)} records are in {published / 'records.jsonl'}")
+    chosen = [plain(cfg[group], conf) for group in ("table", "figure") if group in cfg]
+    if not chosen and not cfg.bench:
+        raise ValueError(f"publish what? table= or figure= one of {', '.join(every)}, or bench=true")
     if cfg.bench:
         results = benchmarks.publish(outputs / "bench", published / "bench.json", cfg.allow_dirty)
         print(f"{len(results)} benchmarks are in {published / 'bench.json'}")
-    if not table and not cfg.bench:
-        raise ValueError(f"publish what? table= one of {', '.join(configs)}, or bench=true")
-    new = [table.name] if table else []
-    texts = documents(published, Path(cfg.paths.readme), configs, settle, new)
-    changed = stale(texts)
-    save({path: texts[path] for path in changed})
+    if chosen:
+        measured = sources.own(outputs, published, settle)
+        for made in (document(config, measured) for config in chosen):
+            if made.used or made.empty:
+                records = publish(made, published / "records.jsonl", cfg.allow_dirty)
+                print(f"{len(records)} records of {made.name} are in {published / 'records.jsonl'}")
+            if made.angles:
+                print(f"{publish_angles(made, published / ANGLES)} angles are in {published / ANGLES}")
+    files = contents(published, Path(cfg.paths.readme), every, settle, [config["name"] for config in chosen])
+    changed = stale(files)
+    save(files)
     print("rendered anew:", *(map(str, changed) if changed else ["nothing"]), sep="\n  ")
 
 

@@ -1,4 +1,4 @@
-"""Tables of the paper from records, ours beside its own: python -m src.report table=main."""
+"""Tables, figures and claims of the paper, ours beside its own: python -m src.report table=main."""
 
 import sys
 from collections.abc import Mapping
@@ -8,60 +8,61 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from msbp.analysis.formats import renderings, save
+from msbp.analysis import published, sources
+from msbp.analysis.documents import document
+from msbp.analysis.files import save
 from msbp.analysis.other import other
-from msbp.analysis.published import documents, stale
-from msbp.analysis.runs import Runs, own_runs, published_runs
-from msbp.analysis.settings import settings_from
-from msbp.analysis.tables import fill, plain, table_configs
+from msbp.analysis.settings import Settle, settings_from
+from msbp.analysis.sources import Sources
+from msbp.analysis.wanted import Config, configs, plain
 from msbp.launch import CONF, compose, start
 
 
 @hydra.main(config_path=CONF, config_name="report", version_base="1.3")
 def main(cfg: DictConfig) -> None:
-    settle = settings_from(Path(CONF), compose)
-    configs = table_configs(Path(CONF))
+    conf = Path(CONF)
+    settle = settings_from(conf, compose)
+    every = configs(conf, "table") | configs(conf, "figure")
     if cfg.readme:
-        if cfg.readme not in ("write", "check"):
-            raise ValueError(f"readme={cfg.readme}: want write or check")
-        published = Path(cfg.paths.published)
-        keep_published(documents(published, Path(cfg.paths.readme), configs, settle), cfg.readme)
+        keep_published(cfg, every, settle)
         return
-    runs = read_records(cfg)
-    where = [word for word in HydraConfig.get().overrides.task if word.startswith("paths.outputs=")]
+    measured = read(cfg, settle)
+    chosen = [plain(cfg[group], conf) for group in ("table", "figure") if group in cfg]
+    documents = [document(config, measured) for config in chosen or every.values()]
+    if not chosen:
+        documents += other(measured.runs, documents)
     folder = Path(cfg.paths.outputs) / "report"
-    if "table" in cfg:
-        tables = [fill(plain(cfg.table), runs, settle, where)]
-    else:
-        tables = [fill(config, runs, settle, where) for config in configs.values()]
-        tables += other(runs, tables)
-    for table in tables:
-        texts = renderings(table)
-        save({folder / f"{table.name}.{suffix}": text for suffix, text in texts.items()})
-        print(texts["md"])
-    for source in runs.damaged:
-        print(f"left out {source}", file=sys.stderr)
-    print(f"Markdown, LaTeX and CSV are in {folder}")
+    for made in documents:
+        files = published.files_of(made)
+        save({folder / f"{made.name}.{suffix}": content for suffix, content in files.items()})
+        print(files["md"])
+    for damaged in measured.runs.damaged:
+        print(f"left out {damaged}", file=sys.stderr)
+    print(f"Markdown, LaTeX, CSV and figures are in {folder}")
 
 
-def read_records(cfg: DictConfig) -> Runs:
-    """The user's runs or the published ones, never both."""
+def read(cfg: DictConfig, settle: Settle) -> Sources:
+    """What the user measured or what is published, never both."""
     if cfg.records == "own":
-        return own_runs(Path(cfg.paths.outputs))
+        where = [word for word in HydraConfig.get().overrides.task if word.startswith("paths.outputs=")]
+        return sources.own(Path(cfg.paths.outputs), Path(cfg.paths.published), settle, where)
     if cfg.records == "published":
-        return published_runs(Path(cfg.paths.published) / "records.jsonl")
+        return sources.published(Path(cfg.paths.published), settle)
     raise ValueError(f"records={cfg.records}: want own (the runs below paths.outputs) or published")
 
 
-def keep_published(texts: Mapping[Path, str], mode: str) -> None:
-    """Write the published tables and the README's anew, or fail where they are not what the records give."""
-    outdated = stale(texts)
-    if mode == "write":
-        save({path: texts[path] for path in outdated})
+def keep_published(cfg: DictConfig, every: Mapping[str, Config], settle: Settle) -> None:
+    """Write what is published anew, or fail where it is not what the records give."""
+    if cfg.readme not in ("write", "check"):
+        raise ValueError(f"readme={cfg.readme}: want write or check")
+    folder, readme = Path(cfg.paths.published), Path(cfg.paths.readme)
+    files = published.contents(folder, readme, every, settle, draw=cfg.readme == "write")
+    outdated = published.stale(files)
+    if cfg.readme == "write":
+        save(files)
     elif outdated:
-        raise ValueError(
-            f"stale: {', '.join(map(str, outdated))}; run python -m src.report readme=write and commit"
-        )
+        names = ", ".join(map(str, outdated))
+        raise ValueError(f"stale: {names}; run python -m src.report readme=write and commit")
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def test_the_place_that_times_most_rows_with_the_baseline_is_chosen(record_of):
     _, mixed, *others = measure(rows)
     assert mixed.summary["bp_s"].n == 3
     assert mixed.summary["score"].n == 5
-    assert "times of 3 of 5 runs" in mixed.remarks["bp_s"][0]
+    assert "times: 3 of 5 runs" in mixed.remarks["bp_s"][0]
     assert all("bp_s" not in other.summary for other in others)
 
 

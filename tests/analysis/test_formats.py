@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from msbp.analysis import rows
 from msbp.analysis.formats import LATEX, MARKDOWN, comma_separated, latex, markdown
 from msbp.analysis.runs import Runs
 from msbp.analysis.sheet import sheet
@@ -63,7 +64,7 @@ def test_markdown_escapes_are_undone_by_a_reader():
 
 
 def test_csv_has_the_agreed_columns_and_plain_numbers(table):
-    (row,) = csv.DictReader(io.StringIO(comma_separated(table)))
+    (row,) = csv.DictReader(io.StringIO(comma_separated(rows.of(table).numbers)))
     agreed = (
         "block task method r gamma hidden n score_mean score_sd bp_s bp_update_s total_s bp_ratio "
         "total_ratio paper_score paper_bp_s paper_total_s"
@@ -76,6 +77,6 @@ def test_csv_has_the_agreed_columns_and_plain_numbers(table):
 
 
 def test_an_empty_table_still_has_every_column(settle):
-    (row,) = csv.DictReader(io.StringIO(comma_separated(fill(CONFIG, Runs(), settle))))
+    (row,) = csv.DictReader(io.StringIO(comma_separated(rows.of(fill(CONFIG, Runs(), settle)).numbers)))
     assert row["n"] == "0"
     assert row["bp_s"] == row["bp_ratio"] == ""

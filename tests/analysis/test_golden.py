@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from msbp.analysis import rows
 from msbp.analysis.formats import renderings
 from msbp.analysis.runs import Runs
-from msbp.analysis.tables import fill, table_configs
+from msbp.analysis.tables import fill
+from msbp.analysis.wanted import configs
 from msbp.launch import CONF
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-CONFIGS = table_configs(Path(CONF))
+CONFIGS = configs(Path(CONF), "table")
 
 
 def printed_as_runs(config, record_of):
@@ -30,7 +32,7 @@ def printed_as_runs(config, record_of):
 def test_the_papers_cells_give_the_expected_table(name, suffix, record_of, runs_of, settle, tmp_path):
     table = fill(CONFIGS[name], runs_of(printed_as_runs(CONFIGS[name], record_of)), settle)
     actual = tmp_path / f"{name}.{suffix}"
-    actual.write_text(renderings(table)[suffix], encoding="utf-8")
+    actual.write_text(renderings(rows.of(table))[suffix], encoding="utf-8")
     golden = GOLDEN / actual.name
     assert actual.read_text("utf-8") == golden.read_text("utf-8"), f"if this is meant: cp {actual} {golden}"
 
@@ -46,6 +48,6 @@ def test_the_papers_cells_give_the_expected_table(name, suffix, record_of, runs_
 )
 def test_the_papers_own_ratios_and_differences_are_computed(name, cells, settle):
     """Nine of those that it prints are wrong, such as 9.46×, 2.71×, +0.58 and +0.39."""
-    text = renderings(fill(CONFIGS[name], Runs(), settle))["md"]
+    text = renderings(rows.of(fill(CONFIGS[name], Runs(), settle)))["md"]
     for cell in cells:
         assert f" {cell} |" in text

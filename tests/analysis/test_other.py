@@ -2,7 +2,6 @@ import pytest
 
 from msbp.analysis.formats import markdown
 from msbp.analysis.other import other
-from msbp.analysis.sheet import sheet
 
 SHARED = {"task": {"name": "mnist", "sample": "tiny"}, "trainer": {"epochs": 2}}
 
@@ -21,7 +20,7 @@ def trial(record_of):
 
 
 def text_of(runs):
-    return "".join(markdown(sheet(table)) for table in other(runs, []))
+    return "".join(markdown(sheet) for made in other(runs, []) for sheet in made.sheets)
 
 
 def first_cells(text):

@@ -2,8 +2,9 @@ import json
 
 import pytest
 
+from msbp.analysis import rows
 from msbp.analysis.formats import renderings
-from msbp.analysis.published import documents, publish, shown_in, stale, without_paths
+from msbp.analysis.published import contents, publish, shown_in, stale, without_paths
 from msbp.analysis.runs import published_runs
 from msbp.analysis.tables import fill
 
@@ -28,7 +29,7 @@ def lines(tmp_path):
 @pytest.fixture
 def offer(runs_of, settle, lines):
     """Publish what the table uses of these records."""
-    return lambda records, **keys: publish(fill(CONFIG, runs_of(records), settle), lines, **keys)
+    return lambda records, **keys: publish(rows.of(fill(CONFIG, runs_of(records), settle)), lines, **keys)
 
 
 def published(lines):
@@ -76,7 +77,7 @@ def test_a_tiny_sample_is_never_published(offer, lines, record_of):
 
 
 def test_nothing_to_publish_is_an_error(offer):
-    with pytest.raises(ValueError, match="no runs of table=small"):
+    with pytest.raises(ValueError, match="no runs of small"):
         offer([])
 
 
@@ -91,8 +92,8 @@ def test_a_damaged_line_is_not_dropped_in_silence(offer, lines, record_of):
 def test_published_records_give_the_same_table_as_the_runs(offer, lines, record_of, runs_of, settle):
     records = [record_of(signature, seed) for signature in (BASE, MSBP) for seed in (0, 1)]
     offer(records)
-    assert renderings(fill(CONFIG, published_runs(lines), settle)) == (
-        renderings(fill(CONFIG, runs_of(records), settle))
+    assert renderings(rows.of(fill(CONFIG, published_runs(lines), settle))) == (
+        renderings(rows.of(fill(CONFIG, runs_of(records), settle)))
     )
 
 
@@ -100,7 +101,7 @@ def test_the_readme_shows_the_published_table_between_its_markers(offer, lines, 
     readme = tmp_path / "README.md"
     readme.write_text("# γ\n<!-- table: small -->\nold\n<!-- end of table -->\nrest\n", encoding="utf-8")
     offer([record_of(MSBP, seed) for seed in (0, 1)])
-    texts = documents(lines.parent, readme, {"small": CONFIG}, settle, new=["small"])
+    texts = contents(lines.parent, readme, {"small": CONFIG}, settle, new=["small"])
     assert "98.20 ± 0.00" in texts[readme]
     assert texts[readme].startswith("# γ\n<!-- table: small -->\n")
     assert texts[readme].endswith("\n<!-- end of table -->\nrest\n")
@@ -116,12 +117,12 @@ def test_rendering_what_is_shown_changes_nothing():
 def test_benchmarks_are_shown_without_their_variants(lines, tmp_path, settle):
     readme = tmp_path / "README.md"
     readme.write_text("<!-- table: bench -->\n<!-- end of table -->\n", encoding="utf-8")
-    assert "python -m src.bench case=mnist" in documents(lines.parent, readme, {}, settle)[readme]
+    assert "python -m src.bench case=mnist" in contents(lines.parent, readme, {}, settle)[readme]
     about = {"case": "mnist", "sweep": None, "allocator": "keep", "cpu": "A 1", "torch": "2.6", "blas": "mkl"}
     results = [about | {"threads": n, "commit": "1234", "dirty": False, "rows": []} for n in (1, 2)]
     lines.parent.mkdir()
     (lines.parent / "bench.json").write_text(json.dumps(results), encoding="utf-8")
-    texts = documents(lines.parent, readme, {}, settle)
+    texts = contents(lines.parent, readme, {}, settle)
     assert "2 threads" in texts[lines.parent / "bench.md"]
     assert "1 thread," in texts[readme]
     assert "2 threads" not in texts[readme]
@@ -130,13 +131,13 @@ def test_benchmarks_are_shown_without_their_variants(lines, tmp_path, settle):
 def test_a_shown_table_that_does_not_exist_is_named(lines, tmp_path, settle):
     (tmp_path / "README.md").write_text("<!-- table: smal -->\n<!-- end of table -->\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"README.md shows table: smal; there are bench, small"):
-        documents(lines.parent, tmp_path / "README.md", {"small": CONFIG}, settle)
+        contents(lines.parent, tmp_path / "README.md", {"small": CONFIG}, settle)
 
 
 def test_a_table_that_was_published_once_is_kept_up_to_date(offer, lines, tmp_path, record_of, settle):
     (tmp_path / "README.md").write_text("", encoding="utf-8")
     offer([record_of(MSBP)])
     configs = {name: CONFIG | {"name": name} for name in ("small", "never")}
-    (lines.parent / "small.md").write_text("old", encoding="utf-8")
-    texts = documents(lines.parent, tmp_path / "README.md", configs, settle)
+    (lines.parent / "small.csv").write_text("old", encoding="utf-8")
+    texts = contents(lines.parent, tmp_path / "README.md", configs, settle)
     assert {path.name for path in texts} == {"README.md", "small.md", "small.tex", "small.csv"}

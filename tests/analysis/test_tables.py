@@ -1,5 +1,6 @@
 from pathlib import Path
 
+from msbp.analysis import rows as row_tables
 from msbp.analysis.formats import markdown, renderings
 from msbp.analysis.runs import Runs
 from msbp.analysis.settings import command, settings_from
@@ -62,9 +63,9 @@ def test_runs_of_another_setting_never_fill_a_row(record_of, runs_of, settle):
 def test_a_block_whose_task_does_not_exist_yet_still_renders():
     block = CONFIG["blocks"][0] | {"task": "weather"}
     table = fill(CONFIG | {"blocks": [block]}, Runs(), settings_from(Path(CONF), compose))
-    for text in renderings(table).values():
+    for text in renderings(row_tables.of(table)).values():
         assert "MLP" in text
-    assert "its task is not there yet" in renderings(table)["md"]
+    assert "its task is not there yet" in renderings(row_tables.of(table))["md"]
 
 
 def test_commands_are_quoted_for_the_shell():

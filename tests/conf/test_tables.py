@@ -2,18 +2,17 @@
 
 import re
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from msbp.analysis.evidence import SCORES, SECONDS
 from msbp.analysis.settings import settings_from
-from msbp.analysis.tables import table_configs
+from msbp.analysis.wanted import asked_by, configs
 from msbp.launch import CONF, compose
 
-settle = cache(settings_from(Path(CONF), compose))
-CONFIGS = table_configs(Path(CONF))
+settle = settings_from(Path(CONF), compose)
+CONFIGS = configs(Path(CONF), "table")
 ROWS = [
     pytest.param(block, row, id=f"{name}-{block['task']}-{row['label']}")
     for name, config in CONFIGS.items()

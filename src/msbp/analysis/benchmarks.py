@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .formats import save
+from .files import save
 
 Result = Mapping[str, Any]
 
@@ -64,12 +64,17 @@ def read(path: Path) -> list[Result]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
 
 
+def own(folder: Path) -> list[Result]:
+    """What the user's benchmarks left in the folder."""
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+
+
 def publish(measured: Path, published: Path, allow_dirty: bool = False) -> list[Result]:
     """Put the results of a folder into the published file, each in place of the one of its name.
 
     ValueError for those of uncommitted code, which nobody can repeat, unless allow_dirty.
     """
-    new = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(measured.glob("*.json"))]
+    new = own(measured)
     if not new:
         raise ValueError(f"no results in {measured}; python -m src.bench case=mnist leaves one there")
     dirty = [name(result) for result in new if result["dirty"] or result["commit"] == "unknown"]

@@ -21,6 +21,12 @@ SCORES: dict[str, Callable[[Record], float]] = {
     "dev": lambda run: run["dev"],
 }
 
+# Percent of what the layers' gradients held after training and did not propagate, the mean over layers.
+SHARES: dict[str, Callable[[Record], float]] = {
+    "dropped_entries": lambda run: _dropped(run, "entries"),
+    "dropped_norm": lambda run: _dropped(run, "squared_norm"),
+}
+
 PARALLEL = "no times: the runs were launched in parallel"
 ELSEWHERE = "no times: another machine, thread count, torch or commit than the other rows"
 NO_BASELINE = "no ratio or difference: the first row has no such runs to compare with"
@@ -84,8 +90,14 @@ def _timed(runs: list[Record]) -> list[Record]:
     return [run for run in runs if run["times_comparable"]]
 
 
+def _dropped(run: Record, share: str) -> float:
+    layers = run["dropped_fraction"].values()
+    return 100 * sum(layer[share] for layer in layers) / len(layers)
+
+
 def _summarize(evidence: Evidence) -> None:
-    for runs, columns in ((evidence.timed, SECONDS), (evidence.runs, SCORES)):
+    sparse = [run for run in evidence.runs if run.get("dropped_fraction")]
+    for runs, columns in ((evidence.timed, SECONDS), (evidence.runs, SCORES), (sparse, SHARES)):
         if runs:
             values = {column: [value(run) for run in runs] for column, value in columns.items()}
             evidence.summary |= {column: summarize(values[column]) for column in columns}
@@ -97,9 +109,10 @@ def _remark(evidence: Evidence, baseline: Evidence) -> None:
         if runs and not timed:
             remarks[column].append(ELSEWHERE if _timed(runs) else PARALLEL)
         elif len(timed) < len(runs):
-            remarks[column].append(f"times of {len(timed)} of {len(runs)} runs: the others do not compare")
+            why = "do not compare" if len(timed) < len(_timed(runs)) else "ran in parallel"
+            remarks[column].append(f"times: {len(timed)} of {len(runs)} runs, the others {why}")
     for column in evidence.summary:
-        if column not in baseline.summary:
+        if column not in baseline.summary and column not in SHARES:
             remarks[column].append(NO_BASELINE)
     if any(run["dirty"] for run in runs):
         remarks["n"].append(DIRTY)

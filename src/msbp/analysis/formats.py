@@ -1,18 +1,15 @@
-"""A table as Markdown, LaTeX and CSV."""
+"""A document as Markdown, LaTeX and CSV."""
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jinja2
 from tabulate import tabulate
 
-from ..atomic import written_whole
-from .evidence import SCORES, SECONDS, Evidence
-from .sheet import Grid, Sheet, sheet
-from .tables import Block, Line, Table
+from .documents import Document
+from .sheet import Grid, Sheet
 
 # Letters that a format would take for markup; each cell passes through its table once.
 MARKDOWN = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_<>&|~$[]#"})
@@ -52,7 +49,7 @@ TEMPLATE = r"""
 <% endfor %>
 \bottomrule
 \end{tabular}}
-<% for note in sheet.numbered() + sheet.places %>
+<% for note in sheet.numbered() + sheet.below %>
 
 << note|latex >>
 <% endfor %>
@@ -60,19 +57,14 @@ TEMPLATE = r"""
 """
 
 
-def renderings(table: Table) -> dict[str, str]:
-    """The table's text by file suffix."""
-    text = sheet(table)
-    heading = f"# {text.caption.translate(MARKDOWN)}\n\n"
-    return {"md": heading + markdown(text), "tex": latex(text), "csv": comma_separated(table)}
-
-
-def save(texts: Mapping[Path, str]) -> None:
-    """Write each file whole or not at all, in UTF-8 whatever the locale."""
-    for path, text in texts.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(path) as file:
-            file.write(text.encode())
+def renderings(document: Document) -> dict[str, str]:
+    """The document's text by file suffix; no Markdown and LaTeX where it has no sheets."""
+    heading = f"# {document.caption.translate(MARKDOWN)}\n\n"
+    texts = {"csv": comma_separated(document.numbers)}
+    if document.sheets:
+        texts["md"] = heading + "\n".join(map(markdown, document.sheets))
+        texts["tex"] = "\n".join(map(latex, document.sheets))
+    return texts
 
 
 def markdown(text: Sheet) -> str:
@@ -84,7 +76,7 @@ def markdown(text: Sheet) -> str:
         [[row[i] for i in shown] for row in rows], [header[i] for i in shown],
         tablefmt="pipe", colalign=[sides[i] for i in shown], disable_numparse=True,
     )  # fmt: skip
-    notes = "\n".join(f"- {note.translate(MARKDOWN)}" for note in text.numbered() + text.places)
+    notes = "\n".join(f"- {note.translate(MARKDOWN)}" for note in text.numbered() + text.below)
     return "\n\n".join([table, *filter(None, [notes])]) + "\n"
 
 
@@ -97,11 +89,10 @@ def latex(text: Sheet) -> str:
     return environment.from_string(TEMPLATE.lstrip()).render(sheet=text)
 
 
-def comma_separated(table: Table) -> str:
-    """Plain numbers (seconds, percent, ratios to six decimals), one row a line; empty where there is none."""
-    rows = [_numbers(table, block, line) for block in table.blocks for line in block.lines]
+def comma_separated(rows: Sequence[Mapping[str, Any]]) -> str:
+    """One row a line; empty where there is no number."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
@@ -120,23 +111,3 @@ def _pipe_rows(grids: list[Grid]) -> Iterator[list[str]]:
 
 def _code(command: str) -> str:
     return f"`{command}`".replace("|", "\\|") if command else ""
-
-
-def _numbers(table: Table, block: Block, line: Line) -> dict[str, Any]:
-    setting, ours, paper, first = line.setting, line.ours, line.paper, block.lines[0]
-    row: dict[str, Any] = {"block": block.title, "row": line.label, "task": block.task, "method": line.method}
-    row |= {letter: getattr(setting, letter, None) for letter in ("r", "gamma", "hidden")}
-    row |= {"n": len(ours.runs), "seeds": table.seeds}
-    for column in SCORES:
-        row |= {f"{column}_mean": ours.mean(column), f"{column}_sd": ours.sd(column)}
-    row |= {column: ours.mean(column) for column in SECONDS} | _compared("", ours, first.ours)
-    row |= {f"paper_{column}": paper.mean(column) for column in [*SCORES, *SECONDS]}
-    row |= _compared("paper_", paper, first.paper)
-    row |= {"signature": getattr(setting, "signature", None), "command": line.command}
-    return {name: round(value, 6) if isinstance(value, float) else value for name, value in row.items()}
-
-
-def _compared(prefix: str, evidence: Evidence, baseline: Evidence) -> dict[str, float | None]:
-    ratios = {column.removesuffix("_s") + "_ratio": evidence.against(baseline, column) for column in SECONDS}
-    deltas = {f"{column}_delta": evidence.against(baseline, column) for column in SCORES}
-    return {prefix + name: value for name, value in (ratios | deltas).items()}

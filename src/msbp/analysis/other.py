@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from ..record import signature
+from . import rows
+from .documents import Document
 from .evidence import SECONDS, Evidence, measure
 from .runs import Record, Runs
 from .settings import Setting
@@ -13,29 +15,31 @@ HEADERS: dict[str, str] = {"accuracy": "Acc (%)", "uas": "UAS (%)", "bleu": "Tes
 BASELINE = "baseline"
 
 
-def other(runs: Runs, tables: Iterable[Table]) -> list[Table]:
+def other(runs: Runs, documents: Iterable[Document]) -> list[Document]:
     """At most one table: a block for each configuration that methods share, a row for each unused setting."""
-    lines = [line for table in tables for block in table.blocks for line in block.lines]
-    used = {line.setting.signature for line in lines if line.setting}
+    used = {run["signature"] for document in documents for run in document.used}
     shared: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
     for run in runs.records.values():
         if run["signature"] not in used:
             shared[_but_method(run)][run["signature"]].append(run)
-    blocks = sorted((_block(list(rows.values())) for rows in shared.values()), key=lambda block: block.title)
-    return [Table("other", "Runs of other settings.", [*SECONDS, "score"], 1, blocks)] if blocks else []
+    blocks = sorted(
+        (_block(list(settings.values())) for settings in shared.values()), key=lambda block: block.title
+    )
+    table = Table("other", "Runs of other settings.", [*SECONDS, "score"], blocks)
+    return [rows.of(table)] if blocks else []
 
 
 def _but_method(run: Record) -> str:
     return signature({part: value for part, value in run["config"].items() if part != "method"})
 
 
-def _block(rows: list[list[Record]]) -> Block:
-    alike = [row[0]["config"]["method"] for row in rows]
-    rows.sort(key=lambda row: (row[0]["method"] != BASELINE, _label(row[0], alike)))
-    run = rows[0][0]
+def _block(found: list[list[Record]]) -> Block:
+    alike = [row[0]["config"]["method"] for row in found]
+    found.sort(key=lambda row: (row[0]["method"] != BASELINE, _label(row[0], alike)))
+    run = found[0][0]
     if run["method"] != BASELINE:
-        rows.insert(0, [])
-    lines = [_line(row, ours, alike) for row, ours in zip(rows, measure(rows), strict=True)]
+        found.insert(0, [])
+    lines = [_line(row, ours, alike) for row, ours in zip(found, measure(found), strict=True)]
     return Block(_title(run), run["task"], HEADERS.get(run["metric"]) or run["metric"], lines)
 
 

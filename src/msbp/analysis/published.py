@@ -1,4 +1,4 @@
-"""What the project publishes: records, one a line, tables rendered from them, and the README that shows some.
+"""What the project publishes: records, tables and figures of them, and a README that shows some.
 
 A record enters as it was measured and is only ever replaced by another run of its signature and seed.
 """
@@ -11,55 +11,97 @@ from pathlib import Path
 from typing import Any
 
 from . import benchmark_tables, benchmarks
-from .formats import markdown, renderings, save
-from .runs import Record, published_runs
+from .documents import Document, document
+from .drawing import IMAGES, drawn
+from .files import save
+from .formats import markdown, renderings
+from .runs import Record, Runs, published_runs
 from .settings import Settle
-from .sheet import sheet
-from .tables import Table, TableConfig, fill
+from .sources import angles_in, published
+from .wanted import Config
 
 SHOWN = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
-def publish(table: Table, path: Path, allow_dirty: bool = False) -> list[Record]:
-    """Put every record that the table uses into the file at path; ValueError where one must not be."""
-    used = [run for block in table.blocks for line in block.lines for run in line.ours.runs]
-    chosen = list({(run["signature"], run["seed"]): run for run in used}.values())  # rows may share runs
+def publish(document: Document, path: Path, allow_dirty: bool = False) -> list[Record]:
+    """Put every record that the document uses into the file at path; ValueError where one must not be."""
+    chosen = list({(run["signature"], run["seed"]): run for run in document.used}.values())  # rows share runs
     if not chosen:
-        raise ValueError(f"no runs of table={table.name} on record: python -m src.report tells what to run")
+        raise ValueError(f"no runs of {document.name} on record: python -m src.report tells what to run")
     for run in chosen:
         _refuse_unfit(run, allow_dirty)
     published = published_runs(path)
     if published.damaged:
         raise ValueError(f"repair what is published first: {'; '.join(published.damaged)}")
     lines = published.records | {(run["signature"], run["seed"]): without_paths(run) for run in chosen}
-    texts = [json.dumps(run, ensure_ascii=False, allow_nan=False) + "\n" for run in lines.values()]
-    save({path: "".join(texts)})
+    save({path: _lines(lines.values())})
     return chosen
 
 
-def documents(
-    folder: Path, readme: Path, configs: Mapping[str, TableConfig], settle: Settle, new: Iterable[str] = ()
-) -> dict[Path, str]:
-    """By file, the text that README and rendered tables should have; new: names of tables to render too."""
-    runs = published_runs(folder / "records.jsonl")
-    rendered = [name for name in configs if name in new or (folder / f"{name}.md").exists()]
-    texts = {
-        folder / f"{name}.{suffix}": text
-        for name in rendered
-        for suffix, text in renderings(fill(configs[name], runs, settle)).items()
+def publish_angles(document: Document, path: Path) -> int:
+    """Put the angles that the document shows into the file at path; how many they are."""
+    kept = angles_in([path] if path.exists() else [], Runs())
+    angles = {
+        (a["config"]["signature"], a["config"]["seed"], a["step"]): a for a in [*kept, *document.angles]
     }
-    measured = benchmarks.read(folder / "bench.json")
+    save({path: _lines(angles.values())})
+    return len(document.angles)
+
+
+def contents(
+    folder: Path,
+    readme: Path,
+    configs: Mapping[str, Config],
+    settle: Settle,
+    new: Iterable[str] = (),
+    draw: bool = True,
+) -> dict[Path, str | bytes]:
+    """By file, what README, tables and figures should hold; new: names of those to render for the first time.
+
+    draw=False leaves images empty: they look different with every release of matplotlib, and follow from
+    their CSV.
+    """  # fmt: skip
+    sources = published(folder, settle)
+    made = {}
+
+    def make(name: str) -> Document:
+        if name not in made:
+            made[name] = document(configs[name], sources)
+        return made[name]
+
+    rendered = [name for name in configs if name in new or (folder / f"{name}.csv").exists()]
+    files: dict[Path, str | bytes] = {}
+    for name in rendered:
+        files |= {folder / f"{name}.{suffix}": text for suffix, text in files_of(make(name), draw).items()}
+    measured = sources.benchmarks
     if measured:
-        texts[folder / "bench.md"] = benchmark_tables.markdown(measured, rows=None)
+        files[folder / "bench.md"] = benchmark_tables.markdown(measured, rows=None)
 
     def part(name: str) -> str:
         if name == "bench":
             return benchmark_tables.summary(run for run in measured if benchmarks.name(run) == run["case"])
         if name not in configs:
             raise ValueError(f"{readme} shows table: {name}; there are bench, {', '.join(configs)}")
-        return markdown(sheet(fill(configs[name], runs, settle)))
+        return shown(make(name), os.path.relpath(folder, readme.parent))
 
-    return texts | {readme: shown_in(readme.read_text(encoding="utf-8"), part)}
+    return files | {readme: shown_in(readme.read_text(encoding="utf-8"), part)}
+
+
+def files_of(document: Document, draw: bool = True) -> dict[str, str | bytes]:
+    """All that is written of a document, by file suffix."""
+    files: dict[str, str | bytes] = {**renderings(document)}
+    if document.figure and not document.figure.empty:
+        files |= drawn(document.figure) if draw else dict.fromkeys(IMAGES, b"")
+    return files
+
+
+def shown(document: Document, folder: str) -> str:
+    """What the README shows: a table, or a figure as a link to its image, or what is missing."""
+    if document.figure is None:
+        return "\n".join(map(markdown, document.sheets))
+    if document.figure.empty:
+        return f"{document.caption} Not measured yet: {'; '.join(f'`{words}`' for words in document.lacks)}\n"
+    return f"![{document.caption}]({folder}/{document.name}.svg)\n"
 
 
 def shown_in(text: str, part: Callable[[str], str]) -> str:
@@ -67,9 +109,17 @@ def shown_in(text: str, part: Callable[[str], str]) -> str:
     return SHOWN.sub(lambda found: f"{found[1]}{part(found[2])}{found[3]}", text)
 
 
-def stale(texts: Mapping[Path, str]) -> list[Path]:
-    """The files that differ from the text they should have."""
-    return [path for path, text in texts.items() if not path.exists() or path.read_text("utf-8") != text]
+def stale(files: Mapping[Path, str | bytes]) -> list[Path]:
+    """The files that are not there, or differ from the text they should have."""
+    return [path for path, content in files.items() if not path.exists() or _differs(path, content)]
+
+
+def _differs(path: Path, content: str | bytes) -> bool:
+    return isinstance(content, str) and path.read_text("utf-8") != content
+
+
+def _lines(values: Iterable[Any]) -> str:
+    return "".join(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n" for value in values)
 
 
 def without_paths(value: Any) -> Any:

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -28,14 +29,15 @@ Settle = Callable[[Sequence[str]], Setting | None]
 def settings_from(conf: Path, compose: Compose) -> Settle:
     """From overrides, task=... first, to their setting; None where conf has no such task yet."""
 
-    def settle(overrides: Sequence[str]) -> Setting | None:
+    @cache  # rows of several tables and cells of a grid share settings, and composing is slow
+    def settled(overrides: tuple[str, ...]) -> Setting | None:
         task = overrides[0].removeprefix("task=")
         if not (conf / "task" / f"{task}.yaml").is_file():
             return None
         cfg = compose(overrides)
         return Setting(signature(cfg), cfg.method.get("r"), cfg.method.get("gamma"), cfg.model.get("hidden"))
 
-    return settle
+    return lambda overrides: settled(tuple(overrides))
 
 
 def command(shared: Sequence[str], row: Sequence[str], seeds: int) -> str:

@@ -3,11 +3,15 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from .evidence import SECONDS, Evidence
+from . import pairs
+from .evidence import SECONDS, SHARES, Evidence
 from .statistics import Summary
 from .tables import Line, Table
 
-HEADERS = {"bp_s": "BP (s)", "bp_update_s": "BP + update (s)", "total_s": "Total (s)", "dev": "Dev BLEU"}
+HEADERS = {
+    "bp_s": "BP (s)", "bp_update_s": "BP + update (s)", "total_s": "Total (s)", "dev": "Dev BLEU",
+    "dropped_entries": "Dropped entries (%)", "dropped_norm": "Dropped norm² (%)",
+}  # fmt: skip
 EMPTY = "–"
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -23,13 +27,13 @@ class Grid:
 
 @dataclass
 class Sheet:
-    """All text of a table; remarks of its cells are numbered notes, places say where times were taken."""
+    """All text of a table; remarks of its cells are numbered notes, below holds what follows them."""
 
     name: str
     caption: str
     grids: list[Grid] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    places: list[str] = field(default_factory=list)
+    below: list[str] = field(default_factory=list)
 
     def mark(self, remarks: Sequence[str]) -> str:
         """The raised numbers of these remarks."""
@@ -43,7 +47,8 @@ class Sheet:
 
 def sheet(table: Table) -> Sheet:
     """The table's cells: label, our columns, n, and the columns for which the paper prints numbers."""
-    text = Sheet(table.name, table.caption, places=_places(table))
+    tests = [pairs.note(block) for block in table.blocks] if table.paired else []
+    text = Sheet(table.name, table.caption, below=[*_places(table), *filter(None, tests)])
     lines = [line for block in table.blocks for line in block.lines]
     papers = [column for column in table.columns if any(column in line.paper.summary for line in lines)]
     for block in table.blocks:
@@ -61,7 +66,7 @@ def _row(line: Line, first: Line, table: Table, papers: list[str], text: Sheet) 
         (_cell(line.ours, first.ours, column, _measured) or EMPTY) + text.mark(remarks[column])
         for column in table.columns
     ]
-    counted = (str(n) if n >= table.seeds else f"{n} of {table.seeds}") + text.mark(remarks["n"])
+    counted = (str(n) if n >= line.seeds else f"{n} of {line.seeds}") + text.mark(remarks["n"])
     return [line.label, *ours, counted, *(_cell(line.paper, first.paper, column, str) for column in papers)]
 
 
@@ -71,6 +76,8 @@ def _cell(evidence: Evidence, baseline: Evidence, column: str, seconds: Callable
     summary, compared = evidence.summary[column], evidence.against(baseline, column)
     if column in SECONDS:
         return seconds(summary.mean) + ("" if compared is None else f" ({compared:.2f}×)")
+    if column in SHARES:
+        return f"{summary.mean:.1f}"
     # + 0.0: a rounded -0.001 is 0.00, without a sign.
     return _score(summary) + ("" if compared is None else f" ({round(compared, 2) + 0.0:+.2f})")
 

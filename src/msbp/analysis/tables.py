@@ -3,24 +3,19 @@
 Only raw numbers come in; every ratio and difference is computed, the paper's own included.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
-from omegaconf import OmegaConf
 
 from .evidence import Evidence, measure
 from .runs import Runs
 from .settings import Setting, Settle, command
 from .statistics import Summary
-
-TableConfig = Mapping[str, Any]
+from .wanted import Config, row_asked
 
 
 @dataclass
 class Line:
-    """One row; setting is None and command empty where the task does not exist yet."""
+    """One row that wants so many seeds; it has no setting and command where its task does not exist."""
 
     label: str
     method: str
@@ -28,6 +23,7 @@ class Line:
     command: str
     ours: Evidence
     paper: Evidence
+    seeds: int = 1
 
 
 @dataclass
@@ -42,52 +38,41 @@ class Block:
 
 @dataclass
 class Table:
-    """A filled table: columns name what its rows show, seeds how many runs a row should have."""
+    """A filled table: columns name what its rows show; paired: their scores are tested seed by seed."""
 
     name: str
     caption: str
     columns: list[str]
-    seeds: int
     blocks: list[Block]
+    paired: bool = False
 
 
-def table_configs(conf: Path) -> dict[str, TableConfig]:
-    """Every file of conf/table by its name."""
-    return {path.stem: plain(OmegaConf.load(path)) for path in sorted((conf / "table").glob("*.yaml"))}
-
-
-def plain(config: Any) -> TableConfig:
-    """A table as Hydra composed it, as ordinary dicts and lists."""
-    table = OmegaConf.to_container(config, resolve=True)
-    assert isinstance(table, dict)
-    return table  # type: ignore[return-value]
-
-
-def fill(config: TableConfig, runs: Runs, settle: Settle, where: Sequence[str] = ()) -> Table:
+def fill(config: Config, runs: Runs, settle: Settle, where: Sequence[str] = ()) -> Table:
     """The table with each row's records, found by the signature that settle gives its overrides.
 
     where: overrides that the rows' commands need so that their runs are found here.
     """
-    blocks = [_fill(block, config, runs, settle, where) for block in config["blocks"]]
-    return Table(config["name"], config["caption"], list(config["columns"]), config["seeds"], blocks)
+    blocks = [_fill(config, block, runs, settle, where) for block in config["blocks"]]
+    return Table(
+        config["name"], config["caption"], list(config["columns"]), blocks, config.get("paired", False)
+    )
 
 
-def _fill(
-    block: Mapping[str, Any], config: TableConfig, runs: Runs, settle: Settle, where: Sequence[str]
-) -> Block:
-    shared = [f"task={block['task']}", *block.get("overrides", [])]
-    settings = [settle([*shared, *row["overrides"]]) for row in block["rows"]]
+def _fill(config: Config, block: Config, runs: Runs, settle: Settle, where: Sequence[str]) -> Block:
+    every = [row_asked(config, block, row) for row in block["rows"]]
+    settings = [settle(asked.overrides) for asked in every]
     found = [runs.of(setting.signature) if setting else [] for setting in settings]
     lines = []
-    for row, setting, ours in zip(block["rows"], settings, measure(found), strict=True):
+    for row, asked, setting, ours in zip(block["rows"], every, settings, measure(found), strict=True):
         if not ours.runs:
             ours.remarks["n"].append("not run yet" if setting else "its task is not there yet")
         paper = Evidence(summary={column: Summary(value) for column, value in row.get("paper", {}).items()})
-        how = command([*shared, *where], row["overrides"], config["seeds"]) if setting else ""
-        lines.append(Line(row["label"], _method(row), setting, how, ours, paper))
+        shared = asked.overrides[: -len(row["overrides"])]
+        how = command([*shared, *where], row["overrides"], asked.seeds) if setting else ""
+        lines.append(Line(asked.label, _method(row), setting, how, ours, paper, asked.seeds))
     return Block(block["title"], block["task"], block["score"], lines)
 
 
-def _method(row: Mapping[str, Any]) -> str:
+def _method(row: Config) -> str:
     """The method a row names, also where its task cannot be composed yet."""
     return next(word.removeprefix("method=") for word in row["overrides"] if word.startswith("method="))

@@ -1,0 +1,41 @@
+"""What tables, figures and claims are made from, and what each of them hands to the formats."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hydra.utils import get_method
+
+from .figure import Figure
+from .runs import Record
+from .sheet import Sheet
+from .sources import Angle, Sources
+from .wanted import Config
+
+ROWS = "msbp.analysis.rows.document"
+
+
+@dataclass
+class Document:
+    """A table or a figure: its text, its plain numbers, the runs it shows, the commands for what it lacks."""
+
+    name: str
+    caption: str
+    sheets: list[Sheet] = field(default_factory=list)
+    numbers: list[Mapping[str, Any]] = field(default_factory=list)
+    used: list[Record] = field(default_factory=list)
+    angles: list[Angle] = field(default_factory=list)
+    lacks: list[str] = field(default_factory=list)
+    figure: Figure | None = None
+    measured: bool = False  # by benchmarks
+
+    @property
+    def empty(self) -> bool:
+        """Nothing of it is on record."""
+        return not (self.used or self.angles or self.measured)
+
+
+def document(config: Config, sources: Sources) -> Document:
+    """What the config's _target_ makes of it; a table of rows where it names none."""
+    make: Callable[[Config, Sources], Document] = get_method(config.get("_target_", ROWS))
+    return make(config, sources)

@@ -1,0 +1,50 @@
+"""A table of rows as a document: its text, and its plain numbers for CSV."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from .documents import Document
+from .evidence import SCORES, SECONDS, SHARES, Evidence
+from .pairs import paired_p
+from .sheet import sheet
+from .sources import Sources
+from .tables import Block, Line, Table, fill
+from .wanted import Config, lacks
+
+
+def document(config: Config, sources: Sources) -> Document:
+    """The table that the config lists row by row."""
+    return of(fill(config, sources.runs, sources.settle, sources.where), lacks(config, sources))
+
+
+def of(table: Table, missing: Sequence[str] = ()) -> Document:
+    """Any filled table."""
+    lines = [(block, line) for block in table.blocks for line in block.lines]
+    used = [run for _, line in lines for run in line.ours.runs]
+    numbers = [plain_numbers(table, block, line) for block, line in lines]
+    return Document(table.name, table.caption, [sheet(table)], numbers, used, lacks=list(missing))
+
+
+def plain_numbers(table: Table, block: Block, line: Line) -> dict[str, Any]:
+    """Seconds, percent and ratios, unrounded but for floating point; None where there is none."""
+    setting, ours, paper, first = line.setting, line.ours, line.paper, block.lines[0]
+    row: dict[str, Any] = {"block": block.title, "row": line.label, "task": block.task, "method": line.method}
+    row |= {letter: getattr(setting, letter, None) for letter in ("r", "gamma", "hidden")}
+    row |= {"n": len(ours.runs), "seeds": line.seeds}
+    for column in SCORES:
+        row |= {f"{column}_mean": ours.mean(column), f"{column}_sd": ours.sd(column)}
+    row |= {column: ours.mean(column) for column in SECONDS} | _compared("", ours, first.ours)
+    row |= {f"paper_{column}": paper.mean(column) for column in [*SCORES, *SECONDS]}
+    row |= _compared("paper_", paper, first.paper)
+    if SHARES.keys() & table.columns:
+        row |= {column: ours.mean(column) for column in SHARES}
+    if table.paired:
+        row |= {f"paired_p_{place}": p for place, p in paired_p(block, line).items()}
+    row |= {"signature": getattr(setting, "signature", None), "command": line.command}
+    return {name: round(value, 6) if isinstance(value, float) else value for name, value in row.items()}
+
+
+def _compared(prefix: str, evidence: Evidence, baseline: Evidence) -> dict[str, float | None]:
+    ratios = {column.removesuffix("_s") + "_ratio": evidence.against(baseline, column) for column in SECONDS}
+    deltas = {f"{column}_delta": evidence.against(baseline, column) for column in SCORES}
+    return {prefix + name: value for name, value in (ratios | deltas).items()}
