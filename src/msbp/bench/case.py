@@ -13,6 +13,7 @@ from .. import machine
 from ..launch import compose
 from .flops import Flops, backward_flops
 from .memory import peak_mib
+from .output import output_share
 from .progress import Voice
 from .rounds import interleave
 from .rows import Row, build
@@ -74,6 +75,8 @@ def point(cfg: DictConfig, setting: Sequence[str], voice: Voice) -> dict[str, An
         seconds, share = in_turns(cfg.seconds, done)
     with voice.bar(f"timing with every gradient formed for {FORMED_PART * cfg.seconds} s") as done:
         formed, _ = in_turns(FORMED_PART * cfg.seconds, done, form_gradients=True)
+    for row in rows:
+        row.output_share = output_share(row)
     described = [numbers(row, seconds[row.name], formed[row.name], flops) for row in rows]
     overrides = [*cfg.case.overrides, *setting, *cfg.overrides]
     return {"overrides": overrides, "cpu_share": round(share, 3), "rows": compared(described)}

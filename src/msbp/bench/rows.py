@@ -21,7 +21,8 @@ class Row:
     """The trainer's run of one configuration, on batches without end and with a random state of its own.
 
     r: the share of entries that hidden layers propagate.  k_per_layer: as in a record.
-    peak_mib: the memory that it needs, once somebody has watched it.
+    peak_mib, output_share: the memory that it needs, and the output layer's part of the backward pass, once
+    somebody has watched them.
     """
 
     def __init__(self, name: str, cfg: DictConfig, task: Any, splits: Any):
@@ -30,6 +31,7 @@ class Row:
         model = build(cfg.model, **splits.sizes)
         self.name = name
         self.peak_mib: float | None = None
+        self.output_share: float | None = None
         self.k_per_layer: dict[str, int] = method.install(model).k_per_layer
         self.r: float = getattr(method, "r", 1.0) if self.k_per_layer else 1.0
         cpu = torch.device("cpu")

@@ -39,6 +39,7 @@ def numbers(row: Row, seconds: np.ndarray, formed: np.ndarray, flops: Flops) -> 
         "total_p10_ms": milliseconds(seconds, COMPARED["total"], 10),
         "total_p90_ms": milliseconds(seconds, COMPARED["total"], 90),
         "bp_materialised_ms": materialised,
+        "bp_output_share": None if row.output_share is None else round(row.output_share, 3),
         "bp_gflops": round(flops.at(row.r) / materialised / 1e6, 3),
         "peak_mib": None if row.peak_mib is None else round(row.peak_mib, 2),
         "steps": len(seconds),
