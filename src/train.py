@@ -81,7 +81,8 @@ def learn(cfg: DictConfig, folder: Path, place: Path, alone: Callable[[], bool],
         "started_at": started,
         "config": record.settings(cfg),
     }
-    path = record.write(folder, done, run.state.watched)
+    texts = {**run.splits.keep, record.HYPOTHESES: run.state.texts}
+    path = record.write(folder, done, run.state.watched, texts)
     checkpoint.close(folder if trainer.keep_checkpoint else None)
     log.info("%s\ntables: %s", record.summary(path, done), report_command(cfg.paths.outputs))
     return done

@@ -9,7 +9,7 @@ from msbp import progress
 from msbp.progress import Progress, ToConsole
 
 SECONDS = {"bp_s": 1.25, "total_s": 3.5}
-ROW = {"epoch": 1, "loss": 0.25, "dev": 97.5, **SECONDS}
+ROW = {"epoch": 1, "labels": 7000, "loss": 0.25, "dev": 97.5, **SECONDS}
 
 
 @pytest.fixture
@@ -21,28 +21,29 @@ def screen(monkeypatch):
     return drawn
 
 
-def test_the_live_line_has_epoch_loss_dev_score_and_seconds(screen):
-    with Progress(20, "accuracy") as shown:
+def test_the_live_line_has_epoch_loss_dev_score_seconds_and_speed(screen):
+    with Progress(20, "accuracy", "words") as shown:
         shown.epoch(ROW)
-        shown.step(1, 7, 0.125, SECONDS)
-    for part in ("epoch 2/20", "step 7", "loss 0.1250", "dev accuracy 97.50", "BP 1.2 s", "total 3.5 s"):
+        shown.step(1, 7, 0.125, 7000, SECONDS)
+    times = ("BP 1.2 s", "total 3.5 s", "2,000 words/s")
+    for part in ("epoch 2/20", "step 7", "loss 0.1250", "dev accuracy 97.50", *times):
         assert part in screen.getvalue()
 
 
 def test_no_thread_draws_while_a_phase_is_timed(screen):
     before = threading.active_count()
-    with Progress(20, "accuracy") as shown:
-        shown.step(0, 1, 0.5, SECONDS)
+    with Progress(20, "accuracy", "images") as shown:
+        shown.step(0, 1, 0.5, 32, SECONDS)
         assert threading.active_count() == before
 
 
 def test_elsewhere_there_is_one_plain_line_an_epoch(monkeypatch, caplog):
     drawn = io.StringIO()
     monkeypatch.setattr(progress, "console", Console(file=drawn))
-    with caplog.at_level(logging.INFO), Progress(20, "uas") as shown:
-        shown.step(0, 1, 0.5, SECONDS)
+    with caplog.at_level(logging.INFO), Progress(20, "uas", "words") as shown:
+        shown.step(0, 1, 0.5, 20, SECONDS)
         shown.epoch(ROW)
-    assert caplog.messages == ["epoch 1/20  loss 0.2500  dev uas 97.50  BP 1.2 s  total 3.5 s"]
+    assert caplog.messages == ["epoch 1/20  loss 0.2500  dev uas 97.50  BP 1.2 s  total 3.5 s  2,000 words/s"]
     assert "step" not in drawn.getvalue()  # as the live line has; the plain one comes by the root logger
 
 

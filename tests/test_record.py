@@ -96,6 +96,18 @@ def test_a_record_and_its_csv_read_back(tmp_path):
     assert rows == [["epoch", "loss", "test"], ["1", "0.5", ""], ["2", "0.25", "97.5"]]
 
 
+def test_texts_are_kept_beside_the_record_by_name(tmp_path):
+    write(
+        tmp_path, made(), texts={"hypotheses.txt": ["tôi", "", "last line\u2028 ."], "references.0.txt": []}
+    )
+    assert (tmp_path / "hypotheses.txt").read_bytes().decode().split("\n")[:-1] == [
+        "tôi",
+        "",
+        "last line\u2028 .",
+    ]
+    assert not (tmp_path / "references.0.txt").exists()
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_number_that_json_refuses_leaves_no_record(tmp_path, value):
     with pytest.raises(ValueError):

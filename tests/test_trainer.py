@@ -13,7 +13,7 @@ from msbp.models.mlp import MLP
 from msbp.optim import SGD, Adam
 from msbp.tasks.base import Score, Splits
 from msbp.tasks.mnist import Mnist, made_up
-from msbp.trainer import Run, Trainer
+from msbp.trainer import Run, Trainer, labels
 
 METHODS = {
     "baseline": FullBackprop(),
@@ -168,7 +168,7 @@ def test_full_ratio_without_memory_is_the_baseline(tmp_path):
 def test_test_is_taken_at_the_first_best_dev_epoch_and_at_the_last():
     run = new_run(METHODS["baseline"])
     scores = iter([50, 10, 70, 20, 70, 60, 30])  # dev, test; dev, test; dev; dev and test of the last
-    run.score = lambda split: Score(value := next(scores), "fixed", {"half": value / 2})
+    run.score = lambda split: Score(value := next(scores), "fixed", {"half": value / 2}, [str(value)])
     run.state.step_in_epoch = 1
     for last in (False, False, False, True):
         run.state.step_in_epoch = 1
@@ -181,6 +181,7 @@ def test_test_is_taken_at_the_first_best_dev_epoch_and_at_the_last():
         30,
     )
     assert [row["test"] for row in measured["history"]] == [10, 20, None, 30]
+    assert run.state.texts == ["20"]
     assert [row["test_half"] for row in measured["history"]] == [5, 10, None, 15]
 
 
@@ -216,3 +217,9 @@ def test_a_missing_device_is_refused_with_the_way_out(monkeypatch):
     with pytest.raises(ValueError, match="no CUDA device; use trainer.device=cpu or auto"):
         Trainer(1, device="cuda")
     Trainer(1, device="auto")
+
+
+def test_labels_are_counted_without_padding(tmp_path):
+    assert labels((torch.zeros(3, 5), torch.tensor([0, 1, 0]))) == 3
+    assert labels((torch.tensor([[7, 3, 0], [3, 0, 0]]),)) == 3
+    assert trained(new_run(METHODS["baseline"]), at(tmp_path)).state.labels == 3 * 90

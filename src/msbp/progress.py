@@ -27,10 +27,13 @@ class ToConsole(logging.Handler):
 
 
 class Progress:
-    """Epoch, loss, dev score, BP and total seconds; nothing is drawn while a phase of the clock is open."""
+    """Epoch, loss, dev score, BP and total seconds, speed in units, which are what has a label each.
 
-    def __init__(self, epochs: int, metric: str):
-        self._epochs, self._metric = epochs, metric
+    Nothing is drawn while a phase of the clock is open.
+    """
+
+    def __init__(self, epochs: int, metric: str, unit: str):
+        self._epochs, self._metric, self._unit = epochs, metric, unit
         self._dev = ""
         self._next = 0.0
         alone = multiprocessing.current_process().name == "MainProcess"  # workers would draw over each other
@@ -48,18 +51,20 @@ class Progress:
         if self._live:
             self._live.stop()
 
-    def step(self, epoch: int, step: int, loss: float, seconds: Mapping[str, float]) -> None:
-        """Called after every step; loss is the mean of the epoch so far."""
+    def step(self, epoch: int, step: int, loss: float, labels: int, seconds: Mapping[str, float]) -> None:
+        """Called after every step; loss is the mean of the epoch so far, labels count from the beginning."""
         if self._live and (now := time.monotonic()) >= self._next:
             self._next = now + BETWEEN
-            times = f"BP {seconds['bp_s']:.1f} s  total {seconds['total_s']:.1f} s"
-            line = f"epoch {epoch + 1}/{self._epochs}  step {step}  loss {loss:.4f}{self._dev}  {times}"
-            self._live.update(Text(line, overflow="ellipsis", no_wrap=True), refresh=True)
+            where = f"epoch {epoch + 1}/{self._epochs}  step {step}  loss {loss:.4f}{self._dev}"
+            line = Text(f"{where}  {self._times(labels, seconds)}", overflow="ellipsis", no_wrap=True)
+            self._live.update(line, refresh=True)
 
     def epoch(self, row: Mapping[str, Any]) -> None:
         """Called after every epoch with its row of the history; seconds in it are sums so far."""
         self._dev = f"  dev {self._metric} {row['dev']:.2f}"
-        log.info(
-            "epoch %d/%d  loss %.4f%s  BP %.1f s  total %.1f s",
-            row["epoch"], self._epochs, row["loss"], self._dev, row["bp_s"], row["total_s"],
-        )  # fmt: skip
+        where = f"epoch {row['epoch']}/{self._epochs}  loss {row['loss']:.4f}{self._dev}"
+        log.info("%s  %s", where, self._times(row["labels"], row))
+
+    def _times(self, labels: int, seconds: Mapping[str, float]) -> str:
+        speed = f"{labels / seconds['total_s']:,.0f} {self._unit}/s"
+        return f"BP {seconds['bp_s']:.1f} s  total {seconds['total_s']:.1f} s  {speed}"

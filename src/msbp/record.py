@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from .atomic import written_whole
 
-NAME, ANGLES = "record.json", "angles.jsonl"
+NAME, ANGLES, HYPOTHESES = "record.json", "angles.jsonl", "hypotheses.txt"
 # What a run does not learn from; `paper` only holds defaults that other keys refer to.
 IGNORED = (
     *("seed", "force", "resume", "paths", "paper", "hydra", "experiment", "task.fold"),
@@ -120,8 +120,14 @@ def summary(path: Path, record: Mapping[str, Any]) -> str:
     )
 
 
-def write(folder: Path, record: Mapping[str, Any], angles: Sequence[Mapping[str, Any]] = ()) -> Path:
-    """Write the history as CSV, angles if any, then the record, each whole or not at all; the record last."""
+def write(
+    folder: Path, record: Mapping[str, Any], angles: Sequence[Mapping[str, Any]] = (),
+    texts: Mapping[str, Sequence[str]] | None = None,
+) -> Path:  # fmt: skip
+    """Write the history as CSV, angles and lines of text (by file name) if any, then the record.
+
+    Each is written whole or not at all; the record comes last.
+    """
     rows = record["history"]
     text = io.StringIO()
     table = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
@@ -132,6 +138,10 @@ def write(folder: Path, record: Mapping[str, Any], angles: Sequence[Mapping[str,
     if angles:
         with written_whole(folder / ANGLES) as file:
             file.writelines(angle_line(record, angle).encode() for angle in angles)
+    for name, lines in (texts or {}).items():
+        if lines:
+            with written_whole(folder / name) as file:
+                file.writelines(f"{line}\n".encode() for line in lines)
     with written_whole(folder / NAME) as file:
         file.write((json.dumps(record, ensure_ascii=False, allow_nan=False, indent=1) + "\n").encode())
     return folder / NAME

@@ -50,13 +50,13 @@ class Trainer:
 
     def fit(self, run: "Run", checkpoint: Checkpoint) -> None:
         """Train to the last epoch, from the checkpoint if there is one; Ctrl-C saves and interrupts."""
-        kept = checkpoint.load()
+        kept, task = checkpoint.load(), run.task
         if kept is not None:
             run.restore(kept)
         else:
             self._watch(run)
         run.warm_up(self.clip)
-        with between_steps() as asked, Progress(self.epochs, run.task.metric) as progress:
+        with between_steps() as asked, Progress(self.epochs, task.metric, task.unit) as progress:
             while run.state.epoch < self.epochs:
                 self._epoch(run, checkpoint, asked, progress)
                 progress.epoch(run.end_epoch(last=run.state.epoch + 1 == self.epochs))
@@ -71,7 +71,8 @@ class Trainer:
         run.model.train()
         batches = run.batches()
         while run.step(batches, self.clip):
-            progress.step(run.state.epoch, run.state.step_in_epoch, run.state.loss, run.clock.seconds())
+            state, seconds = run.state, run.clock.seconds()
+            progress.step(state.epoch, state.step_in_epoch, state.loss, state.labels, seconds)
             if asked or (self.save_every and run.state.step % self.save_every == 0):
                 checkpoint.save(run.capture())
             if asked:
@@ -86,13 +87,16 @@ class State:
     step: int = 0  # of the whole run
     step_in_epoch: int = 0
     losses: float = 0.0  # sum over this epoch
+    labels: int = 0  # learnt from in the whole run
     history: list[dict[str, Any]] = field(default_factory=list)
     metric_signature: str = ""
+    texts: list[str] = field(default_factory=list)  # what the best epoch made of test, if it is text
     watched: list[dict[str, Any]] = field(default_factory=list)
 
-    def count(self, loss: float) -> None:
+    def count(self, loss: float, labels: int) -> None:
         """One step is done; FloatingPointError if its loss is not finite."""
         self.step, self.step_in_epoch, self.losses = self.step + 1, self.step_in_epoch + 1, self.losses + loss
+        self.labels += labels
         if not math.isfinite(loss):
             raise FloatingPointError(
                 f"the loss is {loss} in epoch {self.epoch + 1}, step {self.step}: training diverged; "
@@ -151,7 +155,7 @@ class Run:
                 clip(self.model.parameters())
             self.optimizer.step()
             self.optimizer.zero_grad()
-        self.state.count(float(loss.detach()))
+        self.state.count(float(loss.detach()), labels(batch))
         return True
 
     def warm_up(self, clip: Clip | None) -> None:
@@ -166,11 +170,14 @@ class Run:
     def end_epoch(self, last: bool) -> dict[str, Any]:
         """Score dev, and test where the epoch is the best or last; give the epoch's row of the history."""
         state, dev = self.state, self.score(self.splits.dev)
-        wanted = last or all(dev.value > row["dev"] for row in state.history)
-        test = self.score(self.splits.test) if wanted else None
+        better = all(dev.value > row["dev"] for row in state.history)
+        test = self.score(self.splits.test) if better or last else None
+        if test and better:
+            state.texts = list(test.texts)
         row = {
             "epoch": state.epoch + 1,
             "steps": state.step,
+            "labels": state.labels,
             "loss": state.loss,
             "dev": dev.value,
             "test": test and test.value,
@@ -178,7 +185,7 @@ class Run:
         for name, value in dev.others.items():
             row |= {f"dev_{name}": value, f"test_{name}": test and test.others[name]}
         state.history.append(row | self.clock.seconds())
-        state.metric_signature = dev.signature
+        state.metric_signature = (test or dev).signature
         state.epoch, state.step_in_epoch, state.losses = state.epoch + 1, 0, 0.0
         return state.history[-1]
 
@@ -202,7 +209,8 @@ class Run:
 
     def capture(self) -> dict[str, Any]:
         """All that the next step depends on."""
-        own = {"state": asdict(self.state), "clock": self.clock.state_dict()}
+        keep = {name: list(lines) for name, lines in self.splits.keep.items()}
+        own = {"state": asdict(self.state), "clock": self.clock.state_dict(), "keep": keep}
         return own | capture(self.model, self.optimizer)
 
     def restore(self, kept: dict[str, Any]) -> None:
@@ -210,3 +218,9 @@ class Run:
         restore(kept, self.model, self.optimizer)
         self.clock.load_state_dict(kept["clock"])
         self.state, self.resumed = State(**kept["state"]), True
+
+
+def labels(batch: tuple[Tensor, ...]) -> int:
+    """How many labels a batch has, in its last tensor; in rows of words 0 is padding."""
+    last = batch[-1]
+    return len(last) if last.dim() == 1 else int(last.count_nonzero())

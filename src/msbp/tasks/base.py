@@ -3,7 +3,7 @@
 Letters: N examples of a split, B batch.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-Batch = tuple[Tensor, ...]
+Batch = tuple[Tensor, ...]  # the labels last
 SAMPLES = ("full", "tiny")  # tiny: made by the task itself, for offline trials
 
 
@@ -24,20 +24,26 @@ class Splits:
     test: Any
     sizes: dict[str, Any]
     notes: tuple[str, ...] = ()  # what a reader of the record should know, such as sentences left out
+    keep: Any = field(default_factory=dict)  # lines of text to keep with a run, by file name
 
 
 @dataclass(frozen=True)
 class Score:
-    """Percent, 0 to 100, and how it was counted; others are further metrics of the same outputs by name."""
+    """Percent, 0 to 100, and how it was counted; others are further metrics of the same outputs by name.
+
+    texts: the outputs themselves, a line an example, where they are text.
+    """
 
     value: float
     signature: str
     others: dict[str, float] = field(default_factory=dict)
+    texts: Sequence[str] = ()
 
 
 class Task(Protocol):
     name: str
     metric: str
+    unit: str  # what each label of a batch belongs to; throughput counts them
 
     def splits(self, seed: int) -> Splits:
         """Read or make the data; untimed. Raises FileNotFoundError or ValueError naming file and remedy."""

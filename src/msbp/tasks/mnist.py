@@ -38,6 +38,7 @@ class Mnist:
     data: str | Path = "data"
     offline: bool = False
     metric: str = field(default="accuracy", init=False)
+    unit: str = field(default="images", init=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.batch_size, int) or self.batch_size < 1:

@@ -68,6 +68,7 @@ class Parsing:
     sample: str = "full"
     cache: str | Path | None = None
     metric: ClassVar[str] = "uas"
+    unit: ClassVar[str] = "transitions"
 
     def __post_init__(self) -> None:
         for key, value, least in (("batch_size", self.batch_size, 1), ("cutoff", self.cutoff, 0)):

@@ -47,6 +47,7 @@ class Tagging:
     sample: str = "full"
     data: str | Path = "data"
     metric: ClassVar[str] = "accuracy"
+    unit: ClassVar[str] = "words"
 
     def __post_init__(self) -> None:
         for key, least in (("batch_size", 1), ("suffix", 1), ("cutoff", 0), ("bucket", 1)):

@@ -56,6 +56,7 @@ class SentenceClassification:
     data: str | Path = "data"
     offline: bool = False
     metric: str = field(default="accuracy", init=False)
+    unit: str = field(default="sentences", init=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.batch_size, int) or self.batch_size < 1:
