@@ -7,6 +7,7 @@ import numpy as np
 from .compile import kernel
 from .intrinsics import floats, product_nt, scramble
 from .layout import CUBE, RELU, TANH, stage_table
+from .used_columns import product_of_used
 
 WORD = 2**32
 DEPTH_STEP = 0x9E3779B9  # as in dropout.py
@@ -65,7 +66,8 @@ def forward(table, count, B, key, sgemm, given):
     for depth in range(count):
         s = stages[depth]
         n = s.outputs
-        if depth >= given:
+        by_columns = depth == 0 and not given and product_of_used(s.x, s.weight, s.z, B, n, s.inputs)
+        if depth >= given and not by_columns:
             product_nt(sgemm, s.x, s.weight, s.z, B, n, s.inputs)
         z, bias, slope = floats(s.z, (B, n)), floats(s.bias, n), floats(s.slope, (B, n))
         stage_key = np.uint32(key + DEPTH_STEP * depth)
