@@ -1,0 +1,150 @@
+"""Beam search for a model that gives the log-probabilities of a next word, all sentences of a batch at once.
+
+Letters: B sentences, W hypotheses kept of each, A = B * W rows being decoded, V words, L words of a
+hypothesis so far, C candidates for the next step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+TIMES, MORE = 2, 10  # a translation has at most 2 * S + 10 words, S those of its source
+
+
+class Model(Protocol):
+    """What can be decoded; a state has `select(index)`, which picks, reorders and repeats rows."""
+
+    def encode(self, source: Tensor, lengths: Tensor) -> Any:
+        """The state of B rows before the first word; source (B, S), lengths (B)."""
+
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Log-probabilities (A, V) of the words after tokens (A), and the state that they lead to."""
+
+
+@dataclass(frozen=True)
+class BeamSearch:
+    """The translation whose log-probability / length ** alpha is highest among those that a beam finds.
+
+    begin, end: the numbers of the words that open and close a sentence; the end counts in the length.
+    never: words that no translation has.  width: 1 is greedy search.
+    A sentence is done when `width` translations of it have ended, or when none that goes on can win.
+    """
+
+    begin: int
+    end: int
+    never: Sequence[int] = ()
+    width: int = 10
+    alpha: float = 1.0
+
+    def __call__(self, model: Model, source: Tensor, lengths: Tensor) -> list[list[int]]:
+        """Numbers of the words of each translation, without begin and end; source (B, S), lengths (B)."""
+        found = Found.none(TIMES * lengths + MORE, source.device)
+        beams = Beams.start(len(lengths), self.begin, source.device)
+        state = model.encode(source, lengths)
+        for length in count(1):  # of the hypotheses after this step
+            logp, state = model.step(beams.tokens.flatten(), state)
+            last = found.limit[beams.sentences] < length
+            scores, parents, words = self._candidates(beams, logp, last)
+            ends = words == self.end
+            # only what greedy search could take may end: so a beam of 1 is greedy
+            ended = scores.masked_fill(~ends, -math.inf)[:, : self.width] / length**self.alpha
+            found.add(beams, ended, parents)
+            goes_on = ends.byte().argsort(dim=1, stable=True)[:, : self.width]  # what ends comes last
+            scores = scores.masked_fill(ends, -math.inf).gather(1, goes_on)
+            done = last | self._settled(found, beams.sentences, scores[:, 0])
+            open_ = (~done).nonzero().flatten()
+            if not len(open_):
+                return found.translations()
+            chosen = goes_on[open_]
+            rows = parents[open_].gather(1, chosen) + open_[:, None] * beams.width
+            state = state.select(rows.flatten())
+            beams = beams.extended(open_, rows, scores[open_], words[open_].gather(1, chosen))
+        raise AssertionError("count ends nowhere")
+
+    def _candidates(self, beams: Beams, logp: Tensor, last: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores, hypotheses and words (B, C) of the best continuations, the best first.
+
+        2 W of them: at most W end, so W can go on. In `last` sentences (B) all must end.
+        """
+        total = beams.scores[:, :, None] + logp.view(len(beams.scores), beams.width, -1)
+        total[:, :, list(self.never)] = -math.inf
+        if last.any():
+            ending = total[last][:, :, self.end]
+            total[last] = -math.inf
+            total[last, :, self.end] = ending
+        words = total.shape[2]
+        scores, index = total.flatten(1).topk(min(2 * self.width, beams.width * words))
+        return scores, index // words, index % words
+
+    def _settled(self, found: Found, sentences: Tensor, best: Tensor) -> Tensor:
+        """Which sentences (B) need no further step; best (B): the scores of what leads and goes on."""
+        attainable = best / (found.limit[sentences] + 1) ** self.alpha  # no step adds to a score
+        return (found.count[sentences] >= self.width) | (found.score[sentences] >= attainable)
+
+
+@dataclass
+class Beams:
+    """Hypotheses that go on: their sentences (B), scores and last words (B, W), all their words (B, W, L)."""
+
+    sentences: Tensor
+    scores: Tensor
+    tokens: Tensor
+    words: Tensor
+
+    @classmethod
+    def start(cls, size: int, begin: int, device: torch.device) -> Beams:
+        tokens = torch.full((size, 1), begin, device=device)
+        scores = torch.zeros((size, 1), device=device)
+        return cls(torch.arange(size, device=device), scores, tokens, tokens[:, :, None][:, :, :0])
+
+    @property
+    def width(self) -> int:
+        return self.scores.shape[1]
+
+    def extended(self, open_: Tensor, rows: Tensor, scores: Tensor, tokens: Tensor) -> Beams:
+        """The hypotheses of the rows (B, W) with one word more each, of the sentences open_ alone."""
+        words = torch.cat([self.words.flatten(0, 1)[rows], tokens[:, :, None]], 2)
+        return Beams(self.sentences[open_], scores, tokens, words)
+
+
+@dataclass
+class Found:
+    """The best ended translation of every sentence: score, length (B) and words (B, longest); how many ended.
+
+    limit (B): the most words that a translation may have.
+    """
+
+    limit: Tensor
+    score: Tensor
+    count: Tensor
+    length: Tensor
+    words: Tensor
+
+    @classmethod
+    def none(cls, limit: Tensor, device: torch.device) -> Found:
+        limit = limit.to(device)
+        zeros = torch.zeros_like(limit)
+        words = zeros.new_zeros(len(limit), int(limit.max()))
+        return cls(limit, torch.full(limit.shape, -math.inf, device=device), zeros, zeros.clone(), words)
+
+    def add(self, beams: Beams, ended: Tensor, parents: Tensor) -> None:
+        """Take note of hypotheses that have ended; ended: their normalised scores, -inf for others (B, C)."""
+        self.count[beams.sentences] += ended.isfinite().sum(1)
+        value, which = ended.max(1)
+        better = (value > self.score[beams.sentences]).nonzero().flatten()
+        words = beams.words[better, parents[better, which[better]]]
+        sentences = beams.sentences[better]
+        self.score[sentences] = value[better]
+        self.length[sentences] = words.shape[1]
+        self.words[sentences, : words.shape[1]] = words
+
+    def translations(self) -> list[list[int]]:
+        pairs = zip(self.words.tolist(), self.length.tolist(), strict=True)
+        return [words[:length] for words, length in pairs]
