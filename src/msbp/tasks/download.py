@@ -3,9 +3,9 @@
 import hashlib
 import shutil
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from ..atomic import written_whole
 
@@ -54,19 +54,37 @@ def labelled_lines(repository: str, paths: Sequence[Path]) -> None:
 
     Files that are there stay. OSError names what failed and what to do.
     """
+    missing = {label: path for label, path in enumerate(paths) if not path.is_file()}
+    splits = from_hub(repository, missing.values())
+    for label, path in missing.items():
+        write_lines(
+            path, (row["text"] for split in splits.values() for row in split if row["label"] == label)
+        )
+
+
+def parallel_lines(repository: str, split: str, columns: Mapping[str, Path]) -> None:
+    """Write columns of a split of a Hub data set to a file each. OSError names what failed and what to do."""
+    rows = from_hub(repository, columns.values())[split]
+    for column, path in columns.items():
+        write_lines(path, (row[column] for row in rows))
+
+
+def from_hub(repository: str, wanted: Iterable[Path]) -> Any:
+    """The splits of a Hub data set, fetched because the wanted files are missing, which an OSError names."""
     from datasets import load_dataset  # slow to import, and needed only here
 
-    missing = {label: path for label, path in enumerate(paths) if not path.is_file()}
-    names = " and ".join(map(str, missing.values()))
     try:
-        splits = load_dataset(repository)
+        return load_dataset(repository)
     except (OSError, ValueError) as error:
         raise OSError(
-            f"{names} missing, and {repository} could not be fetched ({error}); with a network, run again; "
-            "without one, put the files there, or point paths.data or MSBP_DATA_DIR at a folder that has them"
+            f"{' and '.join(map(str, wanted))} missing, and {repository} could not be fetched ({error}); "
+            "with a network, run again; without one, put the files there, or point paths.data or "
+            "MSBP_DATA_DIR at a folder that has them"
         ) from error
-    for label, path in missing.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        texts = (row["text"] for split in splits.values() for row in split if row["label"] == label)
-        with written_whole(path) as file:
-            file.writelines(" ".join(text.split()).encode() + b"\n" for text in texts)
+
+
+def write_lines(path: Path, texts: Iterable[str]) -> None:
+    """One text a line, whatever spaces are in it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_whole(path) as file:
+        file.writelines(" ".join(text.split()).encode() + b"\n" for text in texts)

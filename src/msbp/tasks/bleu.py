@@ -1,0 +1,69 @@
+"""BLEU by sacreBLEU, of words as the corpus has them and of plain text."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sacrebleu.metrics import BLEU
+
+from .base import Score
+from .tokens import Tokens
+
+VIEWS = ("tokenised", "detokenised")
+Lines = Sequence[str]
+
+
+@dataclass(frozen=True)
+class Bleu:
+    """BLEU of two views of the same translations, of which one is the score.
+
+    score: tokenised (words apart by spaces, tok:none, as multi-bleu counts) | detokenised (plain text, which
+    sacreBLEU's tokenizer cuts).  ignore_case: of the tokenised view.  tokenizer: of the detokenised one.
+    """
+
+    score: str = "detokenised"
+    ignore_case: bool = False
+    tokenizer: str = "13a"
+
+    def __post_init__(self) -> None:
+        if self.score not in VIEWS:
+            raise ValueError(f"task.bleu.score must be one of {', '.join(VIEWS)}, got {self.score!r}")
+        if self.tokenizer not in BLEU.TOKENIZERS:
+            known = ", ".join(BLEU.TOKENIZERS)
+            raise ValueError(f"task.bleu.tokenizer must be one of {known}, got {self.tokenizer!r}")
+
+    def __call__(
+        self, translations: Sequence[Sequence[str]], references: Sequence[Lines], tokens: Tokens
+    ) -> Score:
+        """BLEU in percent of the words of some translations; each reference has as many lines."""
+        lines = {view: list(map(write, translations)) for view, write in writers(tokens).items()}
+        wanted = {view: self.written(references, tokens, view) for view in VIEWS}
+        counted = {view: self.count(view, lines[view], wanted[view]) for view in VIEWS}
+        (other,) = set(VIEWS) - {self.score}
+        return Score(
+            counted[self.score][0],
+            f"bleu {self.score}|{counted[self.score][1]}; {other}|{counted[other][1]}",
+            {f"bleu_{view}": value for view, (value, _) in counted.items()},
+            lines[self.score],
+        )
+
+    def written(
+        self, references: Sequence[Lines], tokens: Tokens, view: str | None = None
+    ) -> list[list[str]]:
+        """The lines of each reference as a view has them, that of the score by default."""
+        write = writers(tokens)[view or self.score]
+        return [[write(tokens.split(line)) for line in lines] for lines in references]
+
+    def count(self, view: str, translations: Lines, references: Sequence[Lines]) -> tuple[float, str]:
+        """BLEU in percent and its signature."""
+        # force: not to be warned of every corpus whose full stops stand apart
+        if view == "tokenised":
+            metric = BLEU(lowercase=self.ignore_case, tokenize="none", force=True)
+        else:
+            metric = BLEU(tokenize=self.tokenizer, force=True)
+        value = metric.corpus_score(translations, references).score
+        return value, str(metric.get_signature())
+
+
+def writers(tokens: Tokens) -> dict[str, Callable[[Sequence[str]], str]]:
+    """How each view writes the words of a sentence."""
+    return {"tokenised": " ".join, "detokenised": tokens.join}

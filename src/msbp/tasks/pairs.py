@@ -1,0 +1,105 @@
+"""Pairs of sentences as numbers, in padded batches.
+
+Letters: N sentences of a split, W words of all of them, B sentences of a batch, S words of the longest
+source, T of the longest target with its end mark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .base import Batch, order
+from .vocabulary import BOS, EOS, PAD, UNK, Words
+
+
+@dataclass(frozen=True)
+class Side:
+    """Sentences as numbers, one after the other: words (W), lengths (N)."""
+
+    words: Tensor
+    lengths: Tensor
+
+    @classmethod
+    def of(cls, sentences: Iterable[Sequence[int]]) -> Side:
+        lengths: list[int] = []
+
+        def counted() -> Iterator[Sequence[int]]:
+            for sentence in sentences:
+                lengths.append(len(sentence))
+                yield sentence
+
+        words = np.fromiter(chain.from_iterable(counted()), np.int32)
+        return cls(torch.from_numpy(words), torch.tensor(lengths, dtype=torch.int64))
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    @cached_property
+    def starts(self) -> Tensor:
+        """Where each sentence begins (N)."""
+        return self.lengths.cumsum(0) - self.lengths
+
+    def padded(self, chosen: Tensor) -> Tensor:
+        """The chosen sentences as rows, (B, S)."""
+        lengths = self.lengths[chosen][:, None]
+        steps = torch.arange(int(lengths.max()))
+        there = steps < lengths
+        rows = torch.full(there.shape, PAD)
+        rows[there] = self.words[(self.starts[chosen][:, None] + steps)[there]].long()
+        return rows
+
+    def unknown(self) -> int:
+        """How many words are unknown."""
+        return int((self.words == UNK).sum())
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A split: both sides as numbers, and what scoring needs.
+
+    references: the lines of each.  known: the words of the target.  beam: the width of the search.
+    """
+
+    source: Side
+    target: Side
+    references: Sequence[Sequence[str]]
+    known: Words
+    beam: int
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @cached_property
+    def complete(self) -> Tensor:
+        """The pairs with words on both sides."""
+        return ((self.source.lengths > 0) & (self.target.lengths > 0)).nonzero().flatten()
+
+    def batch(self, chosen: Tensor) -> Batch:
+        """Source (B, S), lengths (B), and for the target (B, T) what is given and what is wanted."""
+        rows = self.target.padded(chosen)
+        given = torch.nn.functional.pad(rows, (1, 0), value=BOS)
+        wanted = torch.nn.functional.pad(rows, (0, 1), value=PAD)
+        wanted[torch.arange(len(chosen)), self.target.lengths[chosen]] = EOS
+        return self.source.padded(chosen), self.source.lengths[chosen], given, wanted
+
+    def batches(self, size: int, bucket: int, seed: int, epoch: int) -> Iterator[Batch]:
+        """Pairs of about one length together, the batches in an order of their own."""
+        pools = self.complete[order(len(self.complete), seed, epoch)].split(size * bucket)
+        chosen = [batch for pool in pools for batch in self._by_length(pool).split(size)]
+        return (self.batch(chosen[i]) for i in order(len(chosen), seed, epoch).tolist())
+
+    def _by_length(self, pool: Tensor) -> Tensor:
+        """Longest first, by the source and then the target."""
+        target = self.target.lengths[pool]
+        return pool[
+            (self.source.lengths[pool] * (int(target.max()) + 1) + target).argsort(
+                descending=True, stable=True
+            )
+        ]
