@@ -1,0 +1,89 @@
+"""Run what a table or figure lacks, then render it: python scripts/reproduce.py table=main
+
+figure=NAME, or the word all, instead of table=NAME; dry_run=true shows the commands. What has a record is not
+run again, what was stopped or killed goes on with the same command, and several of these programs share the
+work of one outputs folder.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from msbp.analysis import sources
+from msbp.analysis.jobs import Plan
+from msbp.analysis.settings import settings_from
+from msbp.analysis.wanted import Config, configs, plain
+from msbp.launch import CONF, ROOT, compose, start
+from msbp.news import News
+from msbp.ready import unready
+from msbp.workers import Worker, work
+
+# commands run where the user stands, with this code; what launch.start sets in the environment is not theirs
+SEARCHED = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+ENVIRONMENT = os.environ | {"PYTHONPATH": SEARCHED}
+FOR_RUNS = ("paths.data=", "paths.outputs=", "paths.ptb=", "paths.offline=")
+FOR_REPORT = ("table=", "figure=", "paths.outputs=", "paths.published=", "hydra.searchpath=")
+
+
+@hydra.main(config_path=CONF, config_name="reproduce", version_base="1.3")
+def main(cfg: DictConfig) -> None:
+    outputs, published = Path(cfg.paths.outputs), Path(cfg.paths.published)
+    settle, given = settings_from(Path(CONF), compose), HydraConfig.get().overrides
+    where = [word for word in given.task if word.startswith(FOR_RUNS)]
+    plan = Plan(chosen_by(cfg), lambda: sources.own(outputs, published, settle, where), where, cfg.only)
+    leave_out_what_has_no_data(plan, ("paths.offline=true",) if cfg.dry_run else ())
+    planned = plan()
+    if cfg.dry_run:
+        print(*(job.command for job in planned), sep="\n")
+        return
+    with News(plan, len(planned), cfg.jobs) as news:
+        failed = work(plan, outputs / "reproduce", cfg.jobs, news, ENVIRONMENT)
+    words = [word for word in (*given.task, *given.hydra) if word.startswith(FOR_REPORT)]
+    rendered = subprocess.run([sys.executable, "-m", "src.report", *words], env=ENVIRONMENT)
+    for worker in failed:
+        print(reason(worker), file=sys.stderr)
+    sys.exit(1 if failed else rendered.returncode)
+
+
+def chosen_by(cfg: DictConfig) -> list[Config]:
+    """The tables and figures that the user names."""
+    if not isinstance(cfg.jobs, int) or cfg.jobs < 1:
+        raise ValueError(f"jobs must be a whole number of at least 1, got {cfg.jobs!r}")
+    every = {group: configs(Path(CONF), group) for group in ("table", "figure")}
+    if cfg.all:
+        return [config for group in every.values() for config in group.values()]
+    chosen = [plain(cfg[group], Path(CONF)) for group in every if group in cfg]
+    if not chosen:
+        names = "; ".join(f"{group}= one of {', '.join(found)}" for group, found in every.items() if found)
+        raise ValueError(f"reproduce what? {names}; or all")
+    return chosen
+
+
+def leave_out_what_has_no_data(plan: Plan, also: tuple[str, ...]) -> None:
+    """Say in a line which runs cannot begin and why; also: overrides for looking."""
+    needed = Counter(job.data for job in plan() if job.data)
+    reasons = unready((*data, *also) for data in needed)
+    for data, count in needed.items():
+        if why := reasons.get((*data, *also)):
+            print(f"{data[0]}: {count} runs left out. {why}", file=sys.stderr, flush=True)
+            plan.without.add(data)
+
+
+def reason(worker: Worker) -> str:
+    code = worker.process.returncode
+    what = f"failed with exit code {code}" if code else "ended well, but its record is not what was wanted"
+    return f"{worker.job.command}\n  {what}: {worker.log}\n  {worker.said()}"
+
+
+if __name__ == "__main__":
+    sys.argv = ["all=true" if word == "all" else word for word in sys.argv]
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    start(main)

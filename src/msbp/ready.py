@@ -1,0 +1,24 @@
+"""Whether runs could read their data, tried in a process of its own: it takes time, memory and torch."""
+
+import multiprocessing
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+
+from .launch import build, compose
+
+
+def unready(runs: Iterable[Sequence[str]]) -> dict[Sequence[str], str]:
+    """Those of these overrides whose data cannot be read, and why not; what is free is fetched first."""
+    every = list(runs)
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return {overrides: why for overrides, why in zip(every, pool.map(lack, every), strict=True) if why}
+
+
+def lack(overrides: Sequence[str]) -> str:
+    """What the data of a run lack, in a line; nothing if they are there and whole."""
+    try:
+        cfg = compose(overrides)
+        build(cfg.task).splits(cfg.seed)
+    except (OSError, ValueError) as error:
+        return str(error).partition("\n")[0] or repr(error)
+    return ""

@@ -1,0 +1,103 @@
+"""Which commands a table lacks, in which order, and how long they may take."""
+
+import shlex
+
+import pytest
+
+from msbp.analysis.jobs import Plan, jobs
+from msbp.analysis.sources import Sources
+
+BASE, MSBP = ("task=mnist", "method=baseline"), ("task=mnist", "method=msbp")
+
+
+def config(columns=("bp_s", "score"), seeds=2, **block):
+    rows = [{"label": word, "overrides": [f"method={word}"]} for word in ("baseline", "msbp")]
+    blocks = [{"title": "MNIST", "task": "mnist", "score": "Acc (%)", "rows": rows} | block]
+    return {"name": "small", "caption": "", "seeds": seeds, "columns": list(columns), "blocks": blocks}
+
+
+@pytest.fixture
+def lacking(runs_of, settle):
+    """The commands of what configs lack beside these records."""
+
+    def lacking(*configs, records=(), where=()):
+        return jobs(configs, Sources(runs_of(records), settle), where)
+
+    return lacking
+
+
+def commands(found):
+    return [job.command.removeprefix("python -m src.train ") for job in found]
+
+
+def test_methods_take_turns_seed_by_seed(lacking):
+    assert commands(lacking(config())) == [
+        "task=mnist seed=0 method=baseline", "task=mnist seed=0 method=msbp",
+        "task=mnist seed=1 method=baseline", "task=mnist seed=1 method=msbp",
+    ]  # fmt: skip
+
+
+def test_a_command_has_the_shared_overrides_and_the_users_places(lacking):
+    (job,) = lacking(config(seeds=1, overrides=["model.hidden=[a, b]"], rows=[
+        {"label": "+ MSBP", "overrides": ["method=msbp"]}]), where=["paths.outputs=/x y"])  # fmt: skip
+    words = ["task=mnist", "paths.outputs=/x y", "seed=0", "model.hidden=[a, b]", "method=msbp"]
+    assert shlex.split(job.command) == ["python", "-m", "src.train", *words]
+    assert job.label == "mnist + MSBP, seed 0" and job.task == "mnist"
+    assert job.data == ("task=mnist", "paths.outputs=/x y")
+
+
+def test_what_has_a_record_is_not_run_again_unless_its_times_are_wanted_and_do_not_count(lacking, record_of):
+    records = [record_of(" ".join(BASE), 0), record_of(" ".join(MSBP), 0, times_comparable=False)]
+    assert commands(lacking(config(seeds=1), records=records)) == ["task=mnist seed=0 method=msbp force=true"]
+    assert lacking(config(columns=["score"], seeds=1), records=records) == []
+
+
+def test_runs_that_are_timed_come_first_and_are_alone_also_where_another_table_wants_scores(lacking):
+    scores, times = config(columns=["score"], seeds=2), config(seeds=2, timed=1)
+    found = lacking(scores, times)
+    assert [job.alone for job in found] == [True, True, False, False]
+    assert len({job.key for job in found}) == 4
+    assert "seed=0" in found[0].command and "seed=1" in found[2].command
+
+
+def test_rows_of_a_task_that_does_not_exist_are_left_out(runs_of):
+    assert jobs([config()], Sources(runs_of([]), lambda overrides: None)) == []
+
+
+def test_a_plan_follows_what_is_on_record_and_what_it_is_told_to_leave_out(runs_of, record_of, settle):
+    records = []
+    plan = Plan([config(seeds=1)], lambda: Sources(runs_of(records), settle))
+    _, second = plan()
+    records.append(record_of(" ".join(BASE), 0))
+    assert plan() == [second]
+    assert Plan(plan.configs, plan.read, only=["polarity"])() == []
+    plan.without.add(second.data)
+    assert plan() == []
+
+
+def test_the_time_left_is_that_of_the_runs_most_alike_and_unknown_where_there_are_none(
+    runs_of, record_of, settle
+):
+    records = [record_of(" ".join(BASE), 5, method="baseline", total_s=30.0)]
+    plan = Plan([config(seeds=1)], lambda: Sources(runs_of(records), settle))
+    base, msbp = plan()
+    left = plan.durations.left
+    assert left([base], {}, 1.0, 1) == left([msbp], {}, 1.0, 1) == 30.0
+    records.append(record_of(" ".join(MSBP), 5, total_s=10.0))
+    plan()
+    left = plan.durations.left
+    assert left([msbp], {}, 2.0, 1) == 20.0 and left([base], {msbp: 4.0}, 1.0, 1) == 36.0
+    assert left([msbp], {base: 50.0}, 1.0, 1) == 10.0, "a run that takes longer ends any moment"
+    records.clear()
+    plan()
+    assert plan.durations.left([base], {}, 1.0, 1) is None
+
+
+def test_jobs_at_once_divide_the_time_of_those_that_are_not_timed(runs_of, record_of, settle):
+    records = [record_of(" ".join(BASE), 5, method="baseline", total_s=30.0)]
+    plan = Plan([config(columns=["score"], seeds=1)], lambda: Sources(runs_of(records), settle))
+    pending = plan()
+    assert (plan.durations.left(pending, {}, 1.0, 1), plan.durations.left(pending, {}, 1.0, 2)) == (
+        60.0,
+        30.0,
+    )
