@@ -34,7 +34,7 @@ class BeamSearch:
 
     begin, end: the numbers of the words that open and close a sentence; the end counts in the length.
     never: words that no translation has.  width: 1 is greedy search.
-    A sentence is done when `width` translations of it have ended, or when none that goes on can win.
+    A sentence is done when none that goes on can win, or when `width` have ended and one of them leads.
     """
 
     begin: int
@@ -58,7 +58,7 @@ class BeamSearch:
             found.add(beams, ended, parents)
             goes_on = ends.byte().argsort(dim=1, stable=True)[:, : self.width]  # what ends comes last
             scores = scores.masked_fill(ends, -math.inf).gather(1, goes_on)
-            done = last | self._settled(found, beams.sentences, scores[:, 0])
+            done = last | self._settled(found, beams.sentences, scores[:, 0], length)
             open_ = (~done).nonzero().flatten()
             if not len(open_):
                 return found.translations()
@@ -83,10 +83,11 @@ class BeamSearch:
         scores, index = total.flatten(1).topk(min(2 * self.width, beams.width * words))
         return scores, index // words, index % words
 
-    def _settled(self, found: Found, sentences: Tensor, best: Tensor) -> Tensor:
-        """Which sentences (B) need no further step; best (B): the scores of what leads and goes on."""
+    def _settled(self, found: Found, sentences: Tensor, best: Tensor, length: int) -> Tensor:
+        """Which sentences (B) need no further step; best (B): the highest scores of what goes on."""
+        score, full = found.score[sentences], found.count[sentences] >= self.width
         attainable = best / (found.limit[sentences] + 1) ** self.alpha  # no step adds to a score
-        return (found.count[sentences] >= self.width) | (found.score[sentences] >= attainable)
+        return (score >= attainable) | full & (score >= best / length**self.alpha)
 
 
 @dataclass
