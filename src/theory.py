@@ -1,0 +1,42 @@
+"""The paper's bounds held against numbers: python -m src.theory"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import hydra
+import torch
+from omegaconf import DictConfig
+
+from msbp import machine
+from msbp.analysis.files import save
+from msbp.analysis.theory import checks
+from msbp.launch import CONF, start
+
+
+@hydra.main(config_path=CONF, config_name="theory", version_base="1.3")
+def main(cfg: DictConfig) -> None:
+    found = checks(cfg.seed)
+    here = machine.describe(torch.device("cpu"))
+    found |= {name: here[name] for name in ("commit", "dirty", "torch")}
+    path = Path(cfg.paths.outputs) / "theory.json"
+    save({path: json.dumps(found, ensure_ascii=False, allow_nan=False, indent=1) + "\n"})
+    for name in ("lemma_3", "lemma_4", "theorem_1"):
+        for row in found[name]:
+            print(f"{name.replace('_', ' ')}: {said(row)}")
+    print("The paper's own network breaks conditions:", *found["broken_by_the_papers_network"], sep="\n  ")
+    print(f"written: {path}")
+    if not all(row["holds"] for name in ("lemma_3", "lemma_4", "theorem_1") for row in found[name]):
+        sys.exit("a bound was exceeded")
+
+
+def said(row: dict[str, Any]) -> str:
+    """The numbers of a check in a line."""
+    return ", ".join(
+        f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items()
+    )
+
+
+if __name__ == "__main__":
+    start(main)

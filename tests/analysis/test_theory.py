@@ -1,0 +1,90 @@
+"""The paper's bounds: they hold where their conditions do, and a check would notice if they did not."""
+
+import json
+import math
+import sys
+
+import pytest
+import torch
+
+from msbp.analysis.angle import angle
+from msbp.analysis.theory import carried, lemma_4, mlp_bound, normal, theorem_1, well_posed
+from msbp.sparse import top_k
+from src.theory import main
+
+RANDOM = torch.Generator()
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory):
+    """What `python -m src.theory` leaves."""
+    outputs = tmp_path_factory.mktemp("theory")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["src.theory", f"paths.outputs={outputs}", "seed=1"])
+        main()
+    return json.loads((outputs / "theory.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", ["lemma_3", "lemma_4", "theorem_1"])
+def test_no_bound_is_exceeded_where_its_conditions_are_met(found, name):
+    assert len(found[name]) >= 4 and all(row["holds"] for row in found[name])
+
+
+def test_the_conditions_are_met_often_enough_to_mean_something(found):
+    assert all(count > 0 for row in found["lemma_3"] for count in row["applies"].values())
+    assert all(row["applies"] == row["trials"] for row in found["lemma_4"])
+    assert sum(row["applies"] for row in found["theorem_1"]) == 4
+
+
+def test_the_seed_and_the_code_are_on_record(found):
+    assert found["seed"] == 1 and found.keys() >= {"commit", "dirty", "torch"}
+
+
+def test_the_angle_of_a_weight_is_that_of_its_output(found):
+    assert all(row["least_margin"]["w = h"] > -1e-9 for row in found["lemma_3"])
+
+
+def test_a_smaller_angle_needs_a_larger_ratio_and_no_angle_needs_one_as_small_as_the_papers(found):
+    ratios = [min(row["r"]) for row in found["lemma_4"]]
+    assert ratios == sorted(ratios, reverse=True) and min(ratios) > 0.5
+    assert all(row["largest_angle"] < row["theta"] for row in found["lemma_4"])
+
+
+def test_descent_ends_within_the_steps_of_the_theorem_and_by_its_factor(found):
+    for row in found["theorem_1"]:
+        if row["applies"]:
+            assert row["steps"] <= row["allowed_steps"] and row["largest_factor"] <= row["sin_theta"]
+
+
+def test_the_theorem_is_silent_unless_the_loss_is_nearly_a_sphere():
+    """It speaks of top_k with r = 0.04 only where μ/L is above 0.96."""
+    assert not theorem_1(0.04, 0.959, RANDOM)["applies"]
+    assert theorem_1(0.04, 0.97, RANDOM.manual_seed(0))["applies"]
+
+
+def test_a_condition_number_that_is_told_too_small_is_noticed():
+    random = RANDOM.manual_seed(0)
+    weight, truth = well_posed(20, 8.0, random), normal(random, 20)
+    assert float(torch.linalg.cond(weight)) == pytest.approx(8.0)
+    estimate = truth + 0.1 * normal(random, 20)
+    before, behind = (angle([w.T @ estimate], [w.T @ truth]) for w in (torch.eye(20).double(), weight))
+    assert carried(1.0, before) < behind < carried(64.0, before), "ρ is the square of the condition number"
+    assert carried(64.0, 0.2) is None, "of a larger angle the lemma says nothing"
+
+
+def test_one_layer_has_the_worst_angle_of_top_k_and_it_is_reached():
+    flat = torch.ones(1, 25, dtype=torch.float64)
+    assert angle([top_k(flat, 1)], [flat]) == pytest.approx(mlp_bound(0.04, 1.5, hidden=1))
+    assert mlp_bound(1.0, 1.5, hidden=3) == 0.0 and mlp_bound(0.04, 2.0, hidden=2) is None
+    assert math.degrees(mlp_bound(0.04, 1.5, hidden=1)) == pytest.approx(78.46, abs=0.01)
+
+
+def test_where_no_ratio_gives_the_angle_the_lemma_is_said_not_to_apply():
+    row = lemma_4(math.radians(1), RANDOM.manual_seed(0), n=8, trials=2)
+    assert row["applies"] == 0 and row["largest_angle"] is None
+
+
+def test_what_the_papers_network_breaks_is_said_with_its_numbers(found):
+    said = " ".join(found["broken_by_the_papers_network"])
+    for part in ("784 to 500", "ReLU", "78.5° at r = 0.04", "0.96 at r = 0.04", "no memory"):
+        assert part in said
