@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from msbp.sparse import convert, fuse, memories
+from msbp.sparse.dropout import dropout
 from msbp.sparse.lstm import SparseLSTM
 
 from .problems import assert_close, gradients, memory_of
@@ -50,11 +51,23 @@ def test_baseline_and_methods_share_the_forward_pass_and_its_dropout():
         install(model)
         torch.manual_seed(1)
         outputs.append(model(words))
-    torch.manual_seed(1)
     assert torch.equal(outputs[0], outputs[1])
     assert torch.equal(outputs[0], outputs[2])
-    assert torch.allclose(outputs[0], plain(words), atol=1e-6)
+    assert not torch.allclose(outputs[0], model.eval()(words), atol=1e-3)
+    assert torch.allclose(model(words), plain.eval()(words), atol=1e-6)
     assert fuse(plain) == ["rnn"]
+
+
+def test_dropout_between_layers_is_the_same_by_kernel_and_in_torch_and_drops_its_gradient_too():
+    x, drops = torch.randn(50, 40), []
+    for dtype in (torch.float32, torch.float64):
+        leaf = x.to(dtype, copy=True).requires_grad_()
+        torch.manual_seed(2)
+        out = dropout(leaf, 0.3)
+        out.sum().backward()
+        assert torch.equal(leaf.grad * leaf, out) and abs((out == 0).double().mean() - 0.3) < 0.05
+        drops.append(out.detach().double())
+    torch.testing.assert_close(*drops, rtol=1e-6, atol=1e-7)
 
 
 def test_copies_and_pickles_go_on_as_the_original():

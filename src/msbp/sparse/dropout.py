@@ -4,8 +4,14 @@ The key is one draw from torch's generator per forward, so torch.manual_seed, or
 generator, fixes the masks.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from .kernels.dropout import drop
+from .suited import by_kernel
 
 WORD = 0xFFFFFFFF
 DEPTH_STEP = 0x9E3779B9  # 2**32 over the golden ratio: keys of neighbouring depths share no pattern
@@ -38,3 +44,31 @@ def keep_mask(shape: tuple[int, int], p: float, key: int, device: torch.device |
 def keep_scale(p: float) -> float:
     """What kept entries are multiplied by, so that the expectation stays."""
     return 1 / (1 - p) if p < 1 else 0.0
+
+
+def dropout(x: Tensor, p: float) -> Tensor:
+    """x (B, n) with a share p of its entries dropped and the others scaled, under a new key."""
+    return Dropout.apply(x, p, draw_key())
+
+
+class Dropout(torch.autograd.Function):
+    """The node; its backward pass draws the mask again rather than keep it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, p: float, key: int) -> Tensor:
+        ctx.p, ctx.key = p, key
+        return masked(x, p, key)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        return masked(grad, ctx.p, ctx.key), None, None
+
+
+def masked(x: Tensor, p: float, key: int) -> Tensor:
+    """x (B, n) times mask and scale: by kernel where one can read it."""
+    if not by_kernel(x):
+        return x * (keep_mask((x.shape[0], x.shape[1]), p, key, x.device).to(x.dtype) * keep_scale(p))
+    out = torch.empty_like(x)
+    drop(x.data_ptr(), out.data_ptr(), x.numel(), p, key)
+    return out

@@ -15,6 +15,7 @@ from torch.nn.utils import parametrize
 from torch.nn.utils.rnn import PackedSequence
 
 from .carry import CARRIES, Carry, NoMemory
+from .dropout import dropout
 from .gates import EstimatedGradient, FullGradient, Saved, Weights
 from .linear import BIAS_GRADIENTS, check_choices
 from .listed import ListedGradient
@@ -30,7 +31,7 @@ GROUPS = {"per_gate": 4, "joint": 1}  # parts of a row's 4H gradients, each with
 
 class FusedLSTM(nn.LSTM):
     """nn.LSTM as the baseline has it: the same arguments, results, parameters and keys; a dense backward
-    pass."""
+    pass. Dropout between layers is that of dropout.py, with masks of its own."""
 
     @classmethod
     def adopt(cls, lstm: nn.LSTM) -> Self:
@@ -77,8 +78,8 @@ class FusedLSTM(nn.LSTM):
         per_layer = 2 if self.bidirectional else 1
         steps, ends = time_steps(sizes), []
         for first in range(0, self.num_layers * per_layer, per_layer):
-            if first:
-                x = nn.functional.dropout(x, self.dropout, self.training)
+            if first and self.dropout and self.training:
+                x = dropout(x, self.dropout)
             names, part = self._all_weights[first : first + per_layer], slice(first, first + per_layer)
             parameters = [getattr(self, name) for direction in names for name in direction]
             gradients = [partial(self._gradient, suffix(direction)) for direction in names]
