@@ -16,7 +16,7 @@ MAY = {  # part of the project -> parts that it may import, besides itself
     "checkpoint": {"atomic", "record", "sparse"}, "analysis": {"record", "atomic", "sparse"},
     "trainer": {"checkpoint", "clock", "interrupt", "machine", "progress"}, "__init__": set(),
     "tied": set(), "workers": {"claims"}, "news": {"workers"}, "ready": {"launch"},
-    "bench": {"models", "clock", "launch", "machine", "methods", "sparse", "trainer"},
+    "bench": {"models", "clock", "launch", "machine", "methods", "sparse", "tasks", "trainer"},
 }  # fmt: skip
 WITH_TORCH = {"angle", "theory"}  # of analysis
 
