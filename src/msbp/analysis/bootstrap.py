@@ -1,0 +1,74 @@
+"""Whether translations differ by more than chance: paired bootstrap (Koehn 2004), from what runs left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest
+
+from ..record import HYPOTHESES, NAME
+
+
+@dataclass(frozen=True)
+class Resampled:
+    """BLEU of one run in percent; the mean over samples of the test set, and half its 95 % interval.
+
+    p: how likely chance alone makes such a difference to the first run; None for the first itself.
+    """
+
+    bleu: float
+    mean: float
+    interval: float
+    p: float | None
+
+
+@dataclass(frozen=True)
+class Translations:
+    """What a run left: its translations of test, the references, and the rule by which BLEU counts."""
+
+    hypotheses: list[str]
+    references: list[list[str]]
+    rule: str
+
+
+def paired_bootstrap(folders: Sequence[Path], samples: int = 1000) -> list[Resampled]:
+    """Runs against the first of them, by their folders; the same each time.
+
+    ValueError unless all were tested on the same sentences and counted by the same rule.
+    """
+    runs = [translations(Path(folder)) for folder in folders]
+    for folder, run in zip(folders, runs, strict=True):
+        if (run.references, run.rule) != (runs[0].references, runs[0].rule):
+            raise ValueError(
+                f"{folder} and {folders[0]} differ in test set or BLEU, so they cannot be paired"
+            )
+    systems = [(str(i), run.hypotheses) for i, run in enumerate(runs)]
+    test = PairedTest(systems, {"BLEU": metric(runs[0].rule)}, runs[0].references, "bs", samples)
+    results = test()[1]["BLEU"]
+    return [Resampled(result.score, result.mean, result.ci, result.p_value) for result in results]
+
+
+def translations(folder: Path) -> Translations:
+    """What the run in folder left. FileNotFoundError if it left no translations."""
+    references = sorted(folder.glob("references.*.txt"))
+    if not references or not (folder / HYPOTHESES).exists():
+        raise FileNotFoundError(f"{folder} has no {HYPOTHESES} and references: it is no run of translation")
+    record = json.loads((folder / NAME).read_bytes())
+    return Translations(
+        lines(folder / HYPOTHESES), list(map(lines, references)), record["metric_signature"].partition(";")[0]
+    )
+
+
+def lines(path: Path) -> list[str]:
+    """The lines of a text, which line feeds alone end."""
+    return path.read_bytes().decode().removesuffix("\n").split("\n")
+
+
+def metric(rule: str) -> BLEU:
+    """sacreBLEU's counter by its signature, nrefs:1|case:lc|eff:no|tok:none|smooth:exp|version:2.6.0."""
+    parts = dict(part.split(":", 1) for part in rule.split("|") if ":" in part)
+    return BLEU(lowercase=parts["case"] == "lc", tokenize=parts["tok"], force=True)
