@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
@@ -48,7 +49,7 @@ def paired_bootstrap(folders: Sequence[Path], samples: int = 1000) -> list[Resam
             )
     systems = [(str(i), run.hypotheses) for i, run in enumerate(runs)]
     test = PairedTest(systems, {"BLEU": metric(runs[0].rule)}, runs[0].references, "bs", samples)
-    results = test()[1]["BLEU"]
+    results: Any = test()[1]["BLEU"]
     return [Resampled(result.score, result.mean, result.ci, result.p_value) for result in results]
 
 
