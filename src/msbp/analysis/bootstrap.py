@@ -47,7 +47,7 @@ def paired_bootstrap(folders: Sequence[Path], samples: int = 1000) -> list[Resam
             raise ValueError(
                 f"{folder} and {folders[0]} differ in test set or BLEU, so they cannot be paired"
             )
-    systems = [(str(i), run.hypotheses) for i, run in enumerate(runs)]
+    systems: list[tuple[str, Sequence[str]]] = [(str(i), run.hypotheses) for i, run in enumerate(runs)]
     test = PairedTest(systems, {"BLEU": metric(runs[0].rule)}, runs[0].references, "bs", samples)
     results: Any = test()[1]["BLEU"]
     return [Resampled(result.score, result.mean, result.ci, result.p_value) for result in results]
