@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from types import FrameType
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -41,7 +42,8 @@ def main(cfg: DictConfig) -> None:
     leave_out_what_has_no_data(plan, ("paths.offline=true",) if cfg.dry_run else ())
     planned = plan()
     if cfg.dry_run:
-        print(*(job.command for job in planned), sep="\n")
+        for job in planned:
+            print(job.command)
         return
     with News(plan, len(planned), cfg.jobs) as news:
         failed = work(plan, outputs / "reproduce", cfg.jobs, news, ENVIRONMENT)
@@ -82,8 +84,13 @@ def reason(worker: Worker) -> str:
     return f"{worker.job.command}\n  {what}: {worker.log}\n  {worker.said()}"
 
 
+def interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt("the same command goes on where its runs have saved themselves")
+
+
 if __name__ == "__main__":
     sys.argv = ["all=true" if word == "all" else word for word in sys.argv]
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # a background job of a script ignores Ctrl-C
+            signal.signal(number, interrupt)
     start(main)

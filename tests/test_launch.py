@@ -67,12 +67,13 @@ def test_an_unforeseen_error_keeps_its_traceback(command_line, tmp_path):
         command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
 
 
-def test_an_interrupt_has_the_exit_code_of_one(command_line, tmp_path):
+@pytest.mark.parametrize("words", ["go on later", ""])
+def test_an_interrupt_has_the_exit_code_of_one(command_line, tmp_path, words):
     def act(cfg):
-        raise KeyboardInterrupt("go on later")
+        raise KeyboardInterrupt(*([words] if words else []))
 
     code, said = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
-    assert code == 130 and said == "interrupted; go on later\n"
+    assert code == 130 and said == f"interrupted; {words or 'nothing was left half made'}\n"
 
 
 def test_what_a_constructor_refuses_is_said_with_its_place():

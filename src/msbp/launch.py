@@ -73,7 +73,7 @@ def start(main: Callable[[], None]) -> None:
     try:
         main()
     except KeyboardInterrupt as interrupt:
-        print(f"interrupted; {interrupt or 'nothing was left half made'}", file=sys.stderr)
+        print(f"interrupted; {str(interrupt) or 'nothing was left half made'}", file=sys.stderr)
         sys.exit(INTERRUPTED)
     except (HydraException, OmegaConfBaseException, ValueError, ArithmeticError, OSError) as error:
         if full:
