@@ -1,20 +1,111 @@
+import numpy as np
 import pytest
+from scipy import stats
 
-from msbp.analysis.statistics import Summary, delta, speedup, summarize
+from msbp.analysis.intervals import bootstrap, deviation_interval, difference, line_of, mean_interval, slope
+from msbp.analysis.statistics import (
+    brown_forsythe,
+    critical_f,
+    critical_t,
+    delta,
+    effect_size,
+    f_ratio,
+    holm,
+    paired_t,
+    pooled_t,
+    speedup,
+    summarize,
+    welch_t,
+)  # fmt: skip
+
+SBP = [97.1, 97.6, 96.8, 97.9, 97.2, 96.9]
+MSBP = [98.0, 98.1, 97.9, 98.2, 98.0, 97.8]
 
 
-def test_deviation_is_that_of_a_sample():
-    assert summarize([97.0, 98.0, 99.0]) == Summary(98.0, 1.0, 3)
+def test_the_deviation_is_that_of_a_sample():
+    summary = summarize([97.8, 98.0, 98.2])
+    assert (summary.mean, summary.n) == (pytest.approx(98.0), 3)
+    assert summary.sd == pytest.approx(0.2)
 
 
 def test_one_run_has_no_deviation():
-    assert summarize([98.2]) == Summary(98.2, None, 1)
+    assert summarize([98.0]).sd is None
 
 
-def test_speedup_is_above_one_only_where_less_time_is_needed():
-    assert speedup(Summary(6447), Summary(682)) == pytest.approx(9.4531, abs=1e-4)
-    assert speedup(Summary(1.0), Summary(2.0)) == 0.5
+def test_a_ratio_is_of_means_and_a_difference_points_above():
+    slow, fast = summarize([8.0, 12.0]), summarize([2.0])
+    assert speedup(slow, fast) == 5.0
+    assert delta(slow, fast) == -8.0
 
 
-def test_delta_is_in_points_above_the_baseline():
-    assert delta(Summary(28.45), Summary(28.94)) == pytest.approx(0.49)
+@pytest.mark.parametrize(("test", "equal_var"), [(pooled_t, True), (welch_t, False)])
+def test_t_is_scipys_one_sided_one(test, equal_var):
+    found = test(SBP, MSBP)
+    expected = stats.ttest_ind(MSBP, SBP, equal_var=equal_var, alternative="greater")
+    assert (found.value, found.p) == pytest.approx((expected.statistic, expected.pvalue))
+    assert found.df == (pytest.approx(expected.df),) and found.rejects
+    assert not test(MSBP, SBP).rejects
+
+
+def test_f_is_the_ratio_of_variances_by_hand():
+    found = f_ratio(SBP, MSBP)
+    assert found.value == pytest.approx(np.var(SBP, ddof=1) / np.var(MSBP, ddof=1))
+    assert found.p == pytest.approx(1 - stats.f.cdf(found.value, 5, 5))
+    assert found.df == (5, 5) and found.n == (6, 6)
+
+
+def test_brown_forsythe_squares_to_levenes_statistic_about_the_median():
+    assert brown_forsythe(SBP, MSBP).value ** 2 == pytest.approx(stats.levene(SBP, MSBP, center="median")[0])
+    assert brown_forsythe(MSBP, SBP).value < 0
+
+
+def test_a_paired_test_looks_at_equal_seeds():
+    found = paired_t(SBP, MSBP)
+    expected = stats.ttest_rel(MSBP, SBP)
+    assert (found.value, found.p) == pytest.approx((expected.statistic, expected.pvalue))
+    assert found.critical == pytest.approx(stats.t.ppf(0.975, 5))
+
+
+def test_critical_values_follow_n_and_the_papers_f_is_too_small():
+    assert critical_t(38) == pytest.approx(1.686, abs=5e-4)
+    assert critical_f(19, 19) == pytest.approx(2.168, abs=5e-4)
+    assert pooled_t(SBP, MSBP).critical == pytest.approx(critical_t(10)) == pytest.approx(1.812, abs=5e-4)
+
+
+def test_holm_raises_p_by_how_many_are_left_and_never_falls():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1, 1] and holm([]) == []
+
+
+@pytest.mark.parametrize("test", [pooled_t, welch_t, f_ratio, brown_forsythe, paired_t, effect_size])
+def test_no_test_without_runs_or_spread(test):
+    for less, more in (([], []), ([98.0], [98.1]), ([98.0, 98.0], [98.0, 98.0])):
+        assert test(less, more) is None
+
+
+def test_an_effect_is_in_pooled_deviations_made_smaller_for_few_runs():
+    pooled = ((np.var(SBP, ddof=1) + np.var(MSBP, ddof=1)) / 2) ** 0.5
+    assert effect_size(SBP, MSBP) == pytest.approx((np.mean(MSBP) - np.mean(SBP)) / pooled * (1 - 3 / 39))
+
+
+def test_intervals_are_scipys():
+    low, high = stats.t.interval(0.95, 5, np.mean(SBP), stats.sem(SBP))
+    assert (mean_interval(SBP).low, mean_interval(SBP).high) == pytest.approx((low, high))
+    gap = difference(SBP, MSBP)
+    assert gap.estimate == pytest.approx(np.mean(MSBP) - np.mean(SBP)) and gap.low < gap.estimate < gap.high
+    sd = deviation_interval(SBP)
+    assert sd.high == pytest.approx((5 * np.var(SBP, ddof=1) / stats.chi2.ppf(0.025, 5)) ** 0.5)
+    assert mean_interval([98.0]) is deviation_interval([98.0]) is difference([98.0], SBP) is None
+
+
+def test_a_bootstrap_repeats_and_holds_its_estimate():
+    first, again = (bootstrap(lambda a: a.mean(axis=-1), SBP) for _ in range(2))
+    assert first == again
+    assert first.estimate == pytest.approx(np.mean(SBP))
+    assert min(SBP) < first.low < first.estimate < first.high < max(SBP)
+
+
+def test_a_power_law_has_its_exponent_as_slope():
+    found = slope([1, 2, 4, 8], [3, 12, 48, 192])
+    assert (found.estimate, found.low, found.high) == pytest.approx((2, 2, 2))
+    assert line_of([1, 2, 3], [5, 7, 9]) == pytest.approx((3, 2, 1))

@@ -4,16 +4,15 @@ Tests take the runs' values as arrays and are None where a side has fewer than t
 Of the paper's tests (Appendix D): less and more are the sides that H₁ orders, wide and narrow likewise.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 LEVEL = 0.05
-RESAMPLES = 5000
 
-Values = Sequence[float]
+Values = Sequence[float] | np.ndarray
 
 
 @dataclass(frozen=True)
@@ -38,15 +37,6 @@ class Tested:
     @property
     def rejects(self) -> bool:
         return self.p < LEVEL
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate with its 95 percent interval."""
-
-    estimate: float
-    low: float
-    high: float
 
 
 def summarize(values: Values) -> Summary:
@@ -80,40 +70,41 @@ def brown_forsythe(wide: Values, narrow: Values) -> Tested | None:
 
     The one-sided t whose square is Levene's statistic with centre "median".
     """
+    if min(len(wide), len(narrow)) < 2:
+        return None
     away = [np.abs(np.asarray(values, dtype=float) - np.median(values)) for values in (narrow, wide)]
     return pooled_t(*away)
 
 
 def f_ratio(wide: Values, narrow: Values) -> Tested | None:
     """F of H₁: variance of wide > variance of narrow, as in the paper."""
-    stats = _scipy()
     n = len(wide), len(narrow)
-    if min(n) < 2 or _flat(narrow):
+    if min(n) < 2 or flat(narrow):
         return None
     value = float(np.var(wide, ddof=1) / np.var(narrow, ddof=1))
     df = n[0] - 1, n[1] - 1
-    return Tested(value, df, float(stats.f.sf(value, *df)), critical_f(*df), n)
+    return Tested(value, df, float(stats().f.sf(value, *df)), critical_f(*df), n)
 
 
 def paired_t(first: Values, second: Values) -> Tested | None:
     """t of H₁: the means differ, run by run of equal seeds; positive where second is larger."""
     gain = np.asarray(second, dtype=float) - np.asarray(first, dtype=float)
-    if gain.size < 2 or _flat(gain):
+    if gain.size < 2 or flat(gain):
         return None
-    stats, n = _scipy(), gain.size
-    found = stats.ttest_rel(second, first)
-    critical = float(stats.t.isf(LEVEL / 2, n - 1))
+    n = gain.size
+    found = stats().ttest_rel(second, first)
+    critical = float(stats().t.isf(LEVEL / 2, n - 1))
     return Tested(float(found.statistic), (n - 1,), float(found.pvalue), critical, (n, n))
 
 
 def critical_t(df: float) -> float:
     """From here on the one-sided t test rejects at 5 percent."""
-    return float(_scipy().t.isf(LEVEL, df))
+    return float(stats().t.isf(LEVEL, df))
 
 
 def critical_f(above: float, below: float) -> float:
     """From here on the one-sided F test rejects at 5 percent."""
-    return float(_scipy().f.isf(LEVEL, above, below))
+    return float(stats().f.isf(LEVEL, above, below))
 
 
 def holm(ps: Sequence[float]) -> list[float]:
@@ -128,68 +119,28 @@ def holm(ps: Sequence[float]) -> list[float]:
 def effect_size(less: Values, more: Values) -> float | None:
     """Hedges' g: the difference of means in pooled standard deviations, without the bias of few runs."""
     df = len(less) + len(more) - 2
-    if min(len(less), len(more)) < 2 or (_flat(less) and _flat(more)):
+    if min(len(less), len(more)) < 2 or (flat(less) and flat(more)):
         return None
     squares = np.var(less, ddof=1) * (len(less) - 1) + np.var(more, ddof=1) * (len(more) - 1)
     return float((np.mean(more) - np.mean(less)) / np.sqrt(squares / df) * (1 - 3 / (4 * df - 1)))
 
 
-def bootstrap(statistic: Callable[..., Any], *samples: Values) -> Interval:
-    """The statistic with the middle 95 percent of what it is on samples drawn anew, the same ones each time.
-
-    statistic: of arrays whose last axis holds the runs.
-    """
-    arrays = [np.asarray(values, dtype=float) for values in samples]
-    draw = np.random.default_rng(0)
-    drawn = [values[draw.integers(values.size, size=(RESAMPLES, values.size))] for values in arrays]
-    low, high = np.quantile(statistic(*drawn), [LEVEL / 2, 1 - LEVEL / 2])
-    return Interval(float(statistic(*arrays)), float(low), float(high))
-
-
-def difference(less: Values, more: Values) -> Interval | None:
-    """Mean of more minus mean of less, with Welch's interval; None with a single run on a side."""
-    if min(len(less), len(more)) < 2:
-        return None
-    gap = float(np.mean(more) - np.mean(less))
-    if _flat(less) and _flat(more):
-        return Interval(gap, gap, gap)
-    found = _scipy().ttest_ind(more, less, equal_var=False).confidence_interval(1 - LEVEL)
-    return Interval(gap, float(found.low), float(found.high))
-
-
-def mean_interval(values: Values) -> Interval | None:
-    """The mean with Student's interval; None for a single run."""
-    if len(values) < 2:
-        return None
-    mean, sd = float(np.mean(values)), float(np.std(values, ddof=1))
-    half = float(_scipy().t.isf(LEVEL / 2, len(values) - 1)) * sd / len(values) ** 0.5
-    return Interval(mean, mean - half, mean + half)
-
-
-def deviation_interval(values: Values) -> Interval | None:
-    """The standard deviation with the interval of χ² for normal values; None for a single run."""
-    if len(values) < 2:
-        return None
-    sd, df = float(np.std(values, ddof=1)), len(values) - 1
-    low, high = (sd * (df / float(_scipy().chi2.isf(p, df))) ** 0.5 for p in (LEVEL / 2, 1 - LEVEL / 2))
-    return Interval(sd, low, high)
-
-
 def _one_sided_t(less: Values, more: Values, equal_var: bool) -> Tested | None:
     n = len(less), len(more)
-    if min(n) < 2 or (_flat(less) and _flat(more)):
+    if min(n) < 2 or (flat(less) and flat(more)):
         return None
-    found = _scipy().ttest_ind(more, less, equal_var=equal_var, alternative="greater")
+    found = stats().ttest_ind(more, less, equal_var=equal_var, alternative="greater")
     df = float(found.df)
     return Tested(float(found.statistic), (df,), float(found.pvalue), critical_t(df), n)
 
 
-def _flat(values: Any) -> bool:
+def flat(values: Values) -> bool:
+    """Nothing spreads."""
     return np.ptp(np.asarray(values, dtype=float)) < 1e-9  # rounding is no spread
 
 
-def _scipy() -> Any:
+def stats() -> Any:
     """Imported where a test is wanted: it takes longer than rendering a table without one."""
-    from scipy import stats
+    from scipy import stats as module
 
-    return stats
+    return module
