@@ -10,19 +10,20 @@ import hydra
 from omegaconf import DictConfig
 
 from msbp.analysis import benchmarks, sources
+from msbp.analysis.catalogue import CLAIMS, catalogue
 from msbp.analysis.documents import document
 from msbp.analysis.files import save
 from msbp.analysis.published import contents, publish, publish_angles, stale
 from msbp.analysis.settings import settings_from
 from msbp.analysis.sources import ANGLES
-from msbp.analysis.wanted import configs, plain
+from msbp.analysis.wanted import plain
 from msbp.launch import CONF, compose, start
 
 
 @hydra.main(config_path=CONF, config_name="publish", version_base="1.3")
 def main(cfg: DictConfig) -> None:
     conf = Path(CONF)
-    settle, every = settings_from(conf, compose), configs(conf, "table") | configs(conf, "figure")
+    settle, every = settings_from(conf, compose), catalogue(conf)
     outputs, published = Path(cfg.paths.outputs), Path(cfg.paths.published)
     chosen = [plain(cfg[group], conf) for group in ("table", "figure") if group in cfg]
     if not chosen and not cfg.bench:
@@ -38,7 +39,9 @@ def main(cfg: DictConfig) -> None:
                 print(f"{len(records)} records of {made.name} are in {published / 'records.jsonl'}")
             if made.angles:
                 print(f"{publish_angles(made, published / ANGLES)} angles are in {published / ANGLES}")
-    files = contents(published, Path(cfg.paths.readme), every, settle, [config["name"] for config in chosen])
+    files = contents(
+        published, Path(cfg.paths.readme), every, settle, [CLAIMS, *(config["name"] for config in chosen)]
+    )
     changed = stale(files)
     save(files)
     print("rendered anew:", *(map(str, changed) if changed else ["nothing"]), sep="\n  ")

@@ -9,12 +9,14 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from msbp.analysis import published, sources
+from msbp.analysis.catalogue import catalogue
 from msbp.analysis.documents import document
 from msbp.analysis.files import save
 from msbp.analysis.other import other
+from msbp.analysis.page import page
 from msbp.analysis.settings import Settle, settings_from
 from msbp.analysis.sources import Sources
-from msbp.analysis.wanted import Config, configs, plain
+from msbp.analysis.wanted import Config, plain
 from msbp.launch import CONF, compose, start
 
 
@@ -22,23 +24,24 @@ from msbp.launch import CONF, compose, start
 def main(cfg: DictConfig) -> None:
     conf = Path(CONF)
     settle = settings_from(conf, compose)
-    every = configs(conf, "table") | configs(conf, "figure")
+    every = catalogue(conf)
     if cfg.readme:
         keep_published(cfg, every, settle)
         return
     measured = read(cfg, settle)
     chosen = [plain(cfg[group], conf) for group in ("table", "figure") if group in cfg]
+    folder = Path(cfg.paths.outputs) / "report"
     documents = [document(config, measured) for config in chosen or every.values()]
     if not chosen:
         documents += other(measured.runs, documents)
-    folder = Path(cfg.paths.outputs) / "report"
+        save({folder / "index.html": page(documents, measured)})
     for made in documents:
         files = published.files_of(made)
         save({folder / f"{made.name}.{suffix}": content for suffix, content in files.items()})
         print(files["md"])
     for damaged in measured.runs.damaged:
         print(f"left out {damaged}", file=sys.stderr)
-    print(f"Markdown, LaTeX, CSV and figures are in {folder}")
+    print(f"Markdown, LaTeX, CSV and figures are in {folder}" + ("" if chosen else "; index.html shows all"))
 
 
 def read(cfg: DictConfig, settle: Settle) -> Sources:

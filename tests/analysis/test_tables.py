@@ -1,5 +1,8 @@
 from pathlib import Path
 
+import pytest
+from omegaconf.errors import OmegaConfBaseException
+
 from msbp.analysis import rows as row_tables
 from msbp.analysis.formats import markdown, renderings
 from msbp.analysis.runs import Runs
@@ -7,6 +10,7 @@ from msbp.analysis.settings import command, settings_from
 from msbp.analysis.sheet import sheet
 from msbp.analysis.tables import fill
 from msbp.launch import CONF, compose
+from msbp.record import signature
 
 BASE, MSBP = "task=mnist method=baseline", "task=mnist method=msbp"
 CONFIG = {
@@ -72,3 +76,24 @@ def test_commands_are_quoted_for_the_shell():
     assert command(["task=mnist"], ["method=msbp", "method.layers=[a,b]"], 3) == (
         "python -m src.train -m task=mnist 'seed=range(0,3)' method=msbp 'method.layers=[a,b]'"
     )
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("task=mnist", "method=msbp", "method.gamma=0.5", "method.memory=per_slot", "trainer.epochs=2"),
+        ("task=parsing_ewt", "model.hidden=50", "method=sbp", "paper.r=0.1"),
+        ("task=mnist", "method=baseline", "optimizer.lr=1e-3"),
+    ],
+)
+def test_a_rows_signature_is_that_of_a_run_with_its_overrides(overrides):
+    settle, cfg = settings_from(Path(CONF), compose), compose(overrides)
+    assert settle(overrides) == settle(list(overrides))
+    setting = settle(overrides)
+    assert setting.signature == signature(cfg) and setting.hidden == cfg.model.hidden
+    assert (setting.r, setting.gamma) == (cfg.method.get("r"), cfg.method.get("gamma"))
+
+
+def test_a_key_that_does_not_exist_is_refused_as_a_run_would():
+    with pytest.raises(OmegaConfBaseException, match="gama"):
+        settings_from(Path(CONF), compose)(("task=mnist", "method=msbp", "method.gama=0.5"))

@@ -1,50 +1,88 @@
-"""Every file of conf/table composes with the project's configuration and says what it labels."""
+"""Every file of conf/table, conf/figure and conf/claim composes and says what it labels."""
 
 import re
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from hydra.utils import get_method
 
-from msbp.analysis.evidence import SCORES, SECONDS
+from msbp.analysis.documents import ROWS as ROW_TABLE
+from msbp.analysis.evidence import SCORES, SECONDS, SHARES
 from msbp.analysis.settings import settings_from
-from msbp.analysis.wanted import asked_by, configs
+from msbp.analysis.wanted import asked_by, cells, configs
 from msbp.launch import CONF, compose
 
 settle = settings_from(Path(CONF), compose)
-CONFIGS = configs(Path(CONF), "table")
+TABLES, FIGURES, CLAIMS = (configs(Path(CONF), group) for group in ("table", "figure", "claim"))
+LISTED = {name: config for name, config in TABLES.items() if "blocks" in config}
+LETTERS = {"r": "r", "γ": "gamma", "h": "hidden"}
 ROWS = [
-    pytest.param(block, row, id=f"{name}-{block['task']}-{row['label']}")
-    for name, config in CONFIGS.items()
+    pytest.param(block, asked, id=f"{name}-{block['task']}-{asked.label}-{asked.overrides[-1]}")
+    for name, config in (LISTED | {n: c for n, c in FIGURES.items() if "blocks" in c}).items()
     for block in config["blocks"]
-    for row in block["rows"]
+    for asked in asked_by(config | {"blocks": [block]})
 ]
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_a_table_is_named_as_its_file_and_shows_known_columns(name):
-    config = CONFIGS[name]
-    assert config["name"] == name
-    assert set(config["columns"]) <= SECONDS.keys() | SCORES.keys()
+@pytest.mark.parametrize("name", [*TABLES, *FIGURES])
+def test_a_file_is_named_as_what_it_makes(name):
+    config = (TABLES | FIGURES)[name]
+    assert config["name"] == name and config["caption"]
+    assert callable(get_method(config.get("_target_", ROW_TABLE)))
+    assert not TABLES.keys() & FIGURES.keys(), "the files that are rendered would overwrite each other"
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_a_table_shows_known_columns(name):
+    config = LISTED[name]
+    assert set(config["columns"]) <= SECONDS.keys() | SCORES.keys() | SHARES.keys()
     papers = [row["paper"] for block in config["blocks"] for row in block["rows"] if "paper" in row]
     assert all(paper.keys() <= set(config["columns"]) for paper in papers)
 
 
-@pytest.mark.parametrize(("block", "row"), ROWS)
-def test_a_label_tells_what_is_run(block, row):
-    overrides = [f"task={block['task']}", *block.get("overrides", []), *row["overrides"]]
-    setting = settle(tuple(overrides))
+@pytest.mark.parametrize(("block", "asked"), ROWS)
+def test_a_label_tells_what_is_run(block, asked):
+    setting = settle(asked.overrides)
     exists = (Path(CONF) / "task" / f"{block['task']}.yaml").is_file()
     assert (setting is not None) == exists
-    letters = {"r": "r", "γ": "gamma", "h": "hidden"}
-    for letter, value in re.findall(r"(r|γ|h)=([\d./]+)", row["label"]) if setting else ():
-        assert getattr(setting, letters[letter]) == pytest.approx(float(Fraction(value)))
+    for letter, value in re.findall(r"(r|γ|h)=([\d./]+)", asked.label) if setting else ():
+        assert getattr(setting, LETTERS[letter]) == pytest.approx(float(Fraction(value)))
+    for epochs in re.findall(r"(\d+) epochs", asked.label):
+        assert f"trainer.epochs={epochs}" in asked.overrides
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", LISTED)
 def test_no_two_rows_of_a_block_ask_for_the_same_runs(name):
-    for block in CONFIGS[name]["blocks"]:
-        shared = [f"task={block['task']}", *block.get("overrides", [])]
-        settings = [settle((*shared, *row["overrides"])) for row in block["rows"]]
+    for block in LISTED[name]["blocks"]:
+        settings = [settle(asked.overrides) for asked in asked_by(LISTED[name] | {"blocks": [block]})]
         signatures = [setting.signature for setting in settings if setting]
         assert len(set(signatures)) == len(signatures)
+
+
+def test_the_grid_has_the_papers_cells_and_shares_runs_with_its_tables():
+    grid = TABLES["t_test"]["grid"]
+    for name in ("t_test", "f_test"):
+        paper = TABLES[name]["paper"]
+        assert paper.keys() == grid["sparse"].keys()
+        assert all(len(values) == len(grid["gamma"]) for values in paper.values())
+    every = cells(grid)
+    assert len(every) == 1 + 3 + 27
+    for place, row in (((20, 0.0), 1), ((20, 0.8), 2), ((None, None), 0)):
+        asked = list(asked_by(TABLES["main"]))[row]
+        assert settle(every[place].overrides) == settle(asked.overrides)
+    r = {k: settle(every[k, 0.0].overrides).r for k in grid["sparse"]}
+    assert all(round(500 * share) == k for k, share in r.items())
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_a_claim_quotes_the_paper_and_names_what_decides_it(name):
+    config = CLAIMS[name]
+    assert config["title"] and config["quote"] and config["where"] and config["rule"].format(**config)
+    assert callable(get_method(config["_target_"]))
+    assert set(config.get("tables", ())) <= LISTED.keys()
+    assert set(config.get("figures", ())) <= TABLES.keys() | FIGURES.keys()
+
+
+def test_claims_have_an_order():
+    assert sorted(config["order"] for config in CLAIMS.values()) == list(range(1, len(CLAIMS) + 1))

@@ -1,6 +1,6 @@
 """What tables, figures and claims are made from, and what each of them hands to the formats."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from .figure import Figure
 from .runs import Record
 from .sheet import Sheet
 from .sources import Angle, Sources
+from .verdicts import Claim
 from .wanted import Config
 
 ROWS = "msbp.analysis.rows.document"
@@ -22,12 +23,13 @@ class Document:
     name: str
     caption: str
     sheets: list[Sheet] = field(default_factory=list)
-    numbers: list[Mapping[str, Any]] = field(default_factory=list)
+    numbers: Sequence[Mapping[str, Any]] = field(default_factory=list)
     used: list[Record] = field(default_factory=list)
     angles: list[Angle] = field(default_factory=list)
     lacks: list[str] = field(default_factory=list)
     figure: Figure | None = None
     measured: bool = False  # by benchmarks
+    claims: list[Claim] = field(default_factory=list)
 
     @property
     def empty(self) -> bool:

@@ -2,13 +2,14 @@
 
 import io
 import math
+from typing import Any
 
 from .figure import Figure, Point, Series
 
 IMAGES = ("png", "svg")
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#000000")  # told apart also by who sees few colours
 MARKERS = ("o", "s", "^", "D")
-STYLE = {
+STYLE: Any = {
     "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.alpha": 0.3, "legend.frameon": False, "svg.hashsalt": "msbp", "svg.fonttype": "path",
 }  # fmt: skip
@@ -34,22 +35,21 @@ def drawn(figure: Figure) -> dict[str, bytes]:
     return images
 
 
-def _draw(figure: Figure, axes) -> None:  # type: ignore[no-untyped-def]  # matplotlib.axes.Axes
+def _draw(figure: Figure, axes: Any) -> None:
     for series in figure.series:
-        _line(series, axes)
+        if series.points:
+            _line(series, axes)
     for level in figure.levels:
         for point in level.points:
             axes.axhline(point.y, label=level.label, color=COLOURS[level.colour], linestyle=level.style)
-    if figure.log:
-        axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.set(title=figure.title, xlabel=figure.x, ylabel=figure.y)
+    for name in figure.log:
+        axes.set(**{f"{name}scale": "log"})
+        getattr(axes, f"{name}axis").set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set(xlabel=figure.x, ylabel=figure.y)
     axes.legend(ncols=2, fontsize=8)
 
 
-def _line(series: Series, axes) -> None:  # type: ignore[no-untyped-def]
+def _line(series: Series, axes: Any) -> None:
     x, y = [point.x for point in series.points], [point.y for point in series.points]
     bars = [[_reach(point, point.low) for point in series.points]]
     bars += [[_reach(point, point.high) for point in series.points]]

@@ -28,14 +28,14 @@ class Series:
 
 @dataclass
 class Figure:
-    """One pair of axes; levels are horizontal lines such as the baseline's score; note stands below."""
+    """A pair of axes; log: "x", "y" or "xy"; levels: horizontal lines; note: a sentence below."""
 
     title: str
     x: str
     y: str
     series: list[Series] = field(default_factory=list)
     levels: list[Series] = field(default_factory=list)
-    log: bool = False
+    log: str = ""
     note: str = ""
 
     @property

@@ -56,15 +56,26 @@ TEMPLATE = r"""
 \end{table*}
 """
 
+FIGURE = r"""%% needs \usepackage{graphicx}
+\begin{figure}
+\centering
+\includegraphics[width=\linewidth]{%s.png}
+\caption{%s}
+\label{fig:%s}
+\end{figure}
+"""
+
 
 def renderings(document: Document) -> dict[str, str]:
-    """The document's text by file suffix; no Markdown and LaTeX where it has no sheets."""
-    heading = f"# {document.caption.translate(MARKDOWN)}\n\n"
+    """The document's text by file suffix."""
     texts = {"csv": comma_separated(document.numbers)}
-    if document.sheets:
-        texts["md"] = heading + "\n".join(map(markdown, document.sheets))
-        texts["tex"] = "\n".join(map(latex, document.sheets))
-    return texts
+    if document.figure:
+        return texts | {"md": _shown(document), "tex": _included(document)}
+    first, *more = document.sheets
+    parts = [f"# {document.caption.translate(MARKDOWN)}\n\n{markdown(first)}"]
+    parts += [f"## {sheet.caption.translate(MARKDOWN)}\n\n{markdown(sheet)}" for sheet in more]
+    texts["md"] = "\n".join(parts)
+    return texts | {"tex": "\n".join(map(latex, document.sheets))}
 
 
 def markdown(text: Sheet) -> str:
@@ -91,8 +102,10 @@ def latex(text: Sheet) -> str:
 
 def comma_separated(rows: Sequence[Mapping[str, Any]]) -> str:
     """One row a line; empty where there is no number."""
+    if not rows:
+        return ""
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
@@ -111,3 +124,24 @@ def _pipe_rows(grids: list[Grid]) -> Iterator[list[str]]:
 
 def _code(command: str) -> str:
     return f"`{command}`".replace("|", "\\|") if command else ""
+
+
+def missing(document: Document) -> str:
+    """What a document lacks, as Markdown; empty where it has all."""
+    commands = "\n".join(f"- {_code(words)}" for words in document.lacks)
+    return f"Still to run:\n\n{commands}\n" if commands else ""
+
+
+def _shown(document: Document) -> str:
+    assert document.figure
+    image = "" if document.figure.empty else f"![{document.caption}]({document.name}.svg)\n"
+    note = document.figure.note and f"{document.figure.note.translate(MARKDOWN)}\n"
+    title = f"# {document.caption.translate(MARKDOWN)}\n"
+    return "\n".join(filter(None, [title, image, note, missing(document)]))
+
+
+def _included(document: Document) -> str:
+    assert document.figure
+    if document.figure.empty:
+        return "".join(f"% not drawn, for nothing is measured: {words}\n" for words in document.lacks)
+    return FIGURE % (document.name, document.caption.translate(LATEX), document.name)

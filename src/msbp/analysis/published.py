@@ -98,7 +98,7 @@ def files_of(document: Document, draw: bool = True) -> dict[str, str | bytes]:
 def shown(document: Document, folder: str) -> str:
     """What the README shows: a table, or a figure as a link to its image, or what is missing."""
     if document.figure is None:
-        return "\n".join(map(markdown, document.sheets))
+        return markdown(document.sheets[0])
     if document.figure.empty:
         return f"{document.caption} Not measured yet: {'; '.join(f'`{words}`' for words in document.lacks)}\n"
     return f"![{document.caption}]({folder}/{document.name}.svg)\n"

@@ -4,6 +4,7 @@
 `configs` reads it, whatever it shows.
 """
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +21,17 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Asked:
-    """Runs of one setting that a row needs: `timed` of its seeds, the first, alone on the machine."""
+    """Runs of one setting that a row needs: `timed` of its seeds, the first, alone on the machine.
+
+    within: the command of a sweep that runs it with its neighbours; empty where it is run by itself.
+    """
 
     block: str
     label: str
     overrides: tuple[str, ...]
     seeds: int
     timed: int
+    within: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,8 @@ class Wanted:
 
     def command(self, where: Sequence[str] = ()) -> str:
         """What runs all of it, with the overrides that leave it where it is looked for."""
+        if self.asked.within:
+            return shlex.join([*shlex.split(self.asked.within), *where])
         task, *rest = self.asked.overrides
         return command([task, *where], rest, self.asked.seeds)
 
@@ -101,17 +108,18 @@ def row_asked(config: Config, block: Config, row: Config) -> Asked:
     seeds = block.get("seeds", config["seeds"])
     timed = block.get("timed", seeds) if SECONDS.keys() & config["columns"] else 0
     overrides = (f"task={block['task']}", *block.get("overrides", ()), *row["overrides"])
-    return Asked(block["title"], row["label"], overrides, seeds, timed)
+    return Asked(block["title"], row["label"], overrides, seeds, timed, block.get("within", ""))
 
 
 def cells(grid: Config) -> dict[tuple[int | None, float | None], Asked]:
     """By k and γ: (None, None) is the baseline, (k, 0.0) SBP."""
 
-    def asked(label: str, *overrides: str) -> Asked:
-        return Asked(f"grid {grid['name']}", label, (f"task={grid['task']}", *overrides), grid["seeds"], 0)
+    def asked(label: str, *overrides: str, within: str = grid["command"]) -> Asked:
+        words = (f"task={grid['task']}", *overrides)
+        return Asked(f"grid {grid['name']}", label, words, grid["seeds"], 0, within)
 
     every: dict[tuple[int | None, float | None], Asked] = {}
-    every[None, None] = asked("baseline", *grid["baseline"])
+    every[None, None] = asked("baseline", *grid["baseline"], within="")
     for k, sparse in grid["sparse"].items():
         every[k, 0.0] = asked(f"SBP, k={k}", *grid["sbp"], sparse)
         for gamma in grid["gamma"]:

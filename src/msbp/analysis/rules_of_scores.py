@@ -1,0 +1,75 @@
+"""Rules about scores: rows of tables compared over equal seeds."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from .intervals import bootstrap, mean_interval
+from .pairs import common_scores
+from .tables import Block, Line
+from .verdicts import Check, Evidence, Outcome, above, check, together
+from .wanted import Config
+
+
+def higher(config: Config, evidence: Evidence) -> list[Check]:
+    """Every MSBP row of the tables against the row of `than` beside it."""
+    checks = [
+        _gain(block, less, more)
+        for block, less, more in settings(config, evidence)
+    ]  # fmt: skip
+    return checks
+
+
+def recovers(config: Config, evidence: Evidence) -> list[Check]:
+    """What MSBP regains of the score that SBP loses to the baseline."""
+    checks = []
+    for block, sbp, msbp in settings({**config, "than": "sbp"}, evidence):
+        base = block.lines[0]
+        scores = [[run["test"] for run in line.ours.runs] for line in (base, sbp, msbp)]
+        command = together([line.command for line in (base, sbp, msbp)])
+        name, n = _name(block, msbp), min(map(len, scores))
+        if not n:
+            checks.append(Check(name, Outcome.OPEN, command=command))
+            continue
+        share = _share(*(np.asarray(values) for values in scores))
+        found = bootstrap(_share, *scores) if n > 1 else None
+        outcome = above(found, config["share"])
+        checks.append(check(name, outcome, n, "of the loss", found or float(share), command))
+    return checks
+
+
+def settings(config: Config, evidence: Evidence) -> Iterator[tuple[Block, Line, Line]]:
+    """Each MSBP row with the row of `than` that has its r, or that has none."""
+    for name in config["tables"]:
+        for block in evidence.table(name).blocks:
+            for more in block.lines:
+                if more.method != "msbp":
+                    continue
+                less = [line for line in block.lines if line.method == config["than"] and _alike(line, more)]
+                yield from ((block, line, more) for line in less[:1])
+
+
+def _alike(less: Line, more: Line) -> bool:
+    if less.setting is None or more.setting is None or less.setting.r is None:
+        return True
+    return less.setting.r == more.setting.r
+
+
+def _gain(block: Block, less: Line, more: Line) -> Check:
+    first, second = common_scores(less, more)
+    gains = [b - a for a, b in zip(first, second, strict=True)]
+    command = together([less.command, more.command])
+    if not gains:
+        return Check(_name(block, more), Outcome.OPEN, command=command)
+    found = mean_interval(gains)
+    return check(_name(block, more), above(found, 0), len(gains), "points", found or gains[0], command)
+
+
+def _name(block: Block, line: Line) -> str:
+    return f"{block.title}: {line.label.removeprefix('+ ')}"
+
+
+def _share(base: np.ndarray, sbp: np.ndarray, msbp: np.ndarray) -> np.ndarray:
+    lost, regained = base.mean(axis=-1) - sbp.mean(axis=-1), msbp.mean(axis=-1) - sbp.mean(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):  # nothing lost: nothing to regain
+        return np.where(lost > 0, regained / lost, 0.0)

@@ -1,0 +1,114 @@
+"""Rules about seconds of training runs and milliseconds of the benchmark."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .benchmarks import Result
+from .benchmarks import command as command_of
+from .benchmarks import name as name_of
+from .evidence import SECONDS
+from .figures import swept, timed
+from .intervals import Interval, bootstrap, line_of, slope
+from .rules_of_scores import settings
+from .sheet import HEADERS
+from .tables import Block, Line
+from .verdicts import Check, Evidence, Outcome, above, below, check, together
+from .wanted import Config, lacks
+
+
+def acceleration(config: Config, evidence: Evidence) -> list[Check]:
+    """MSBP's speed-up of BP over the baseline as a share of SBP's."""
+    checks = []
+    for block, sbp, msbp in settings({**config, "than": "sbp"}, evidence):
+        base, name = block.lines[0], _name(block, msbp)
+        command = together([line.command for line in (base, sbp, msbp)])
+        values = [_seconds(line, "bp_s") for line in (base, sbp, msbp)]
+        n = min(map(len, values))
+        if not n:
+            checks.append(Check(name, Outcome.OPEN, command=command, note=refused(block)))
+            continue
+        gain, share = _ratio(values[0], values[2]), _ratio(values[1], values[2])
+        outcomes = {above(gain, 1), above(share, config["share"])}
+        outcome = next((o for o in (Outcome.FAILS, Outcome.OPEN) if o in outcomes), Outcome.HOLDS)
+        note = f"{share.estimate:.2f} of SBP's speed-up"
+        checks.append(check(name, outcome, n, "×", gain if n > 1 else gain.estimate, command, note))
+    return checks
+
+
+def overhead(config: Config, evidence: Evidence) -> list[Check]:
+    """How much longer MSBP takes than SBP: its backward pass, with the update, and all of training."""
+    checks = []
+    for block, sbp, msbp in settings({**config, "than": "sbp"}, evidence):
+        command = together([sbp.command, msbp.command])
+        for column in ("bp_s", "total_s"):
+            values = [_seconds(line, column) for line in (msbp, sbp)]
+            name, n = f"{_name(block, msbp)}: {HEADERS[column].removesuffix(' (s)')}", min(map(len, values))
+            if not n:
+                checks.append(Check(name, Outcome.OPEN, command=command, note=refused(block)))
+                continue
+            more = _less_one(_ratio(*values))
+            outcome = below(more, config["limit"]) if n > 1 else Outcome.OPEN
+            checks.append(check(name, outcome, n, "more", more if n > 1 else more.estimate, command))
+    return checks + [
+        _memory(result, config["limit"]) for result in evidence.sources.benchmarks if _peaks(result)
+    ]
+
+
+def proportional(config: Config, evidence: Evidence) -> list[Check]:
+    """The slope of log BP time by log k, for SBP and for MSBP."""
+    low, high = config["slopes"]
+    result = swept(config, evidence.sources)
+    command = next(iter(lacks(config, evidence.sources)), "python -m src.bench case=mnist sweep=k")
+    checks = []
+    for name in ("sbp", "msbp"):
+        line = [p for p in timed(result, name) if p.x <= config["largest"]] if result else []
+        if len(line) < 3:
+            checks.append(Check(name.upper(), Outcome.OPEN, command=command))
+            continue
+        found = slope([p.x for p in line], [p.y for p in line])
+        inside, outside = low <= found.low and found.high <= high, found.high < low or found.low > high
+        outcome = Outcome.HOLDS if inside else Outcome.FAILS if outside else Outcome.OPEN
+        at_0, each, r2 = line_of([p.x for p in line], [p.y for p in line])
+        note = f"{at_0:.3f} ms + {each:.4f} ms for each of k, R² = {r2:.3f}"
+        checks.append(check(name.upper(), outcome, len(line), "", found, command, note))
+    return checks
+
+
+def _peaks(result: Result) -> dict[str, float]:
+    """MiB of SBP and of MSBP, where a benchmark of a case alone saw both."""
+    rows = {} if result["sweep"] or result["threads"] > 1 else {row["name"]: row for row in result["rows"]}
+    peaks = {name: rows[name]["peak_mib"] for name in ("sbp", "msbp") if name in rows}
+    return peaks if len(peaks) == 2 and all(peaks.values()) else {}
+
+
+def _memory(result: Result, limit: float) -> Check:
+    peaks = _peaks(result)
+    more = peaks["msbp"] / peaks["sbp"] - 1
+    outcome = Outcome.HOLDS if more <= limit else Outcome.FAILS
+    note = f"{peaks['msbp']:.0f} of {peaks['sbp']:.0f} MiB"
+    return check(f"benchmark {name_of(result)}: memory", outcome, 1, "more", more, command_of(result), note)
+
+
+def _seconds(line: Line, column: str) -> list[float]:
+    return [SECONDS[column](run) for run in line.ours.timed]
+
+
+def refused(block: Block) -> str:
+    """Why runs that exist have no times to compare."""
+    remarks = [r for line in block.lines for r in line.ours.remarks["bp_s"] if r.startswith("no times")]
+    return remarks[0] if remarks else ""
+
+
+def _ratio(above: list[float], below: list[float]) -> Interval:
+    """How many times the mean of below goes into that of above; a single run's interval is its estimate."""
+    means: Callable[..., np.ndarray] = lambda a, b: a.mean(axis=-1) / b.mean(axis=-1)  # noqa: E731
+    return bootstrap(means, above, below)
+
+
+def _less_one(ratio: Interval) -> Interval:
+    return Interval(ratio.estimate - 1, ratio.low - 1, ratio.high - 1)
+
+
+def _name(block: Block, line: Line) -> str:
+    return f"{block.title}: {line.label.removeprefix('+ ')}"

@@ -1,0 +1,70 @@
+"""The tests of Appendix D and the figures over γ, from runs at every k and γ."""
+
+import numpy as np
+import pytest
+
+from msbp.analysis import figures, grid_tables
+from msbp.analysis.documents import document
+from msbp.analysis.formats import comma_separated, renderings
+from msbp.analysis.sources import Sources
+from msbp.analysis.statistics import f_ratio, pooled_t
+
+GRID = {
+    "name": "small", "task": "mnist", "seeds": 4, "baseline": ["method=baseline"], "sbp": ["method=sbp"],
+    "msbp": ["method=msbp"], "sparse": {5: "method.r=0.01", 20: "method.r=0.04"}, "gamma": [0.1, 0.2],
+    "command": "python -m src.train experiment=small",
+}  # fmt: skip
+PAPER = {"paper": {5: [16.2, 1.9], 20: [6.3, 2.9]}, "critical": 2.1, "grid": GRID, "caption": "By k and γ."}
+AT = {
+    "base": "task=mnist method=baseline", "sbp": "task=mnist method=sbp method.r=0.01",
+    "msbp": "task=mnist method=msbp method.r=0.01 method.gamma=0.1",
+}  # fmt: skip
+SCORES = {"base": [98.0, 98.1, 98.2], "sbp": [96.1, 96.9, 96.3, 97.0], "msbp": [97.7, 97.9, 97.8, 98.0]}
+
+
+@pytest.fixture
+def sources(record_of, runs_of, settle):
+    runs = [
+        record_of(AT[name], seed, test=score)
+        for name, scores in SCORES.items()
+        for seed, score in enumerate(scores)
+    ]
+    return Sources(runs_of(runs), settle)
+
+
+@pytest.mark.parametrize(
+    ("target", "value"),
+    [("t_test", pooled_t(SCORES["sbp"], SCORES["msbp"])), ("f_test", f_ratio(SCORES["sbp"], SCORES["msbp"]))],
+)
+def test_a_cell_has_the_papers_test_beside_the_papers_value(target, value, sources):
+    config = PAPER | {"name": target, "_target_": f"msbp.analysis.grid_tables.{target}"}
+    made = document(config, sources)
+    first, *others = made.numbers
+    assert (first["value"], first["critical"]) == pytest.approx((value.value, value.critical), rel=1e-5)
+    assert first["paper"] == 16.2 and (first["n_sbp"], first["n_msbp"]) == (4, 4)
+    assert first["p_holm"] == first["p"], "a single test stays as it is"
+    assert all(cell["value"] is None for cell in others)
+    text = renderings(made)["md"]
+    assert f" {value.value:.1f} |" in text and "no runs of both methods yet" in text
+    assert "`python -m src.train experiment=small`" in text
+
+
+def test_the_papers_values_are_held_against_the_right_critical_value(sources):
+    made = grid_tables.f_test(PAPER | {"name": "f_test", "grid": GRID | {"seeds": 20}}, sources)
+    assert made.sheets[0].grids[0].rows[0] == ["paper", "16.2", "1.9¹"]
+    assert "F(19, 19) = 2.168, where the paper prints 2.1" in made.sheets[0].below[0]
+
+
+def test_accuracy_by_gamma_starts_at_sbp_and_has_intervals_and_the_baseline(sources):
+    made = figures.accuracy({"name": "accuracy", "caption": "", "grid": GRID}, sources)
+    five, twenty = made.figure.series
+    assert [point.x for point in five.points] == [0, 0.1] and not twenty.points
+    assert five.points[1].y == pytest.approx(97.85) and five.points[1].low < 97.85 < five.points[1].high
+    assert made.figure.levels[0].points[0].y == pytest.approx(98.1)
+    assert comma_separated(made.numbers).splitlines()[0] == "series,x,y,low,high,n"
+    assert len(made.used) == 11 and made.lacks
+
+
+def test_deviation_is_that_of_the_runs(sources):
+    made = figures.deviation({"name": "deviation", "caption": "", "grid": GRID}, sources)
+    assert made.figure.series[0].points[0].y == pytest.approx(np.std(SCORES["sbp"], ddof=1))

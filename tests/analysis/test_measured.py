@@ -1,0 +1,111 @@
+"""Tables and figures of benchmarks and angles, and how they are drawn."""
+
+import math
+
+import pytest
+
+from msbp.analysis import complexity, figures
+from msbp.analysis.drawing import drawn
+from msbp.analysis.figure import Figure, Point, Series
+from msbp.analysis.formats import renderings
+from msbp.analysis.published import files_of
+from msbp.analysis.runs import Runs
+from msbp.analysis.sources import Sources
+
+BY_K = {"benchmarks": [{"case": "mnist", "sweep": "k"}]}
+
+
+def row(name, k, bp_ms, mib=20.0):
+    times = {"bp_ms": bp_ms, "bp_p10_ms": bp_ms * 0.9, "bp_p90_ms": bp_ms * 1.1, "bp_materialised_ms": bp_ms}
+    return {
+        "name": name,
+        "k_per_layer": {"a": k, "b": k},
+        "bp_gflops": 50.0,
+        "peak_mib": mib,
+        "steps": 9,
+    } | times
+
+
+@pytest.fixture
+def swept():
+    """A sweep of MNIST over r, k = 5 and 50 of 500."""
+    points = [
+        {"value": r, "rows": [row("dense", 500, 0.8, 40.0), row("sbp", k, k / 100), row("msbp", k, k / 50)]}
+        for r, k in ((0.01, 5), (0.1, 50))
+    ]
+    about = {
+        "case": "mnist",
+        "sweep": "k",
+        "key": "paper.r",
+        "threads": 1,
+        "allocator": "keep",
+        "points": points,
+    }
+    return about | {"cpu": "A 1", "torch": "2.6", "blas": "mkl", "commit": "12345678", "dirty": False}
+
+
+@pytest.fixture
+def sources(settle):
+    return lambda **more: Sources(Runs(), settle, **more)
+
+
+def test_theory_counts_rows_of_w_and_the_selection_among_the_entries_of_h():
+    dense = complexity.operations([500, 500], [500, 500], 784, 10, memory=False)
+    assert dense == 784 * 500 + 2 * 500 * 500 + 2 * 500 * 10
+    sparse = complexity.operations([500, 500], [8, 8], 784, 10, memory=False)
+    assert sparse == 784 * 8 + 2 * 500 * 8 + 2 * 500 * 3 + 2 * 500 * 10
+    assert complexity.operations([500, 500], [8, 8], 784, 10, memory=True) == sparse + 1000
+
+
+def test_measurements_stand_beside_theory_as_shares_of_the_dense_row(swept, sources):
+    config = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10, **BY_K}
+    sbp, msbp, *_ = complexity.document(config, sources(benchmarks=[swept])).numbers
+    assert (sbp["k"], sbp["bp_ms_share"], sbp["mib_share"]) == (5, 0.0625, 0.5)
+    assert sbp["mflop"] == 50 * 0.05 and msbp["theory"] > sbp["theory"]
+
+
+def test_what_was_not_measured_has_its_command(sources):
+    config = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10, **BY_K}
+    made = complexity.document(config, sources())
+    assert made.empty and "`python -m src.bench case=mnist sweep=k`" in renderings(made)["md"]
+
+
+def test_bp_time_is_by_k_with_percentiles_and_the_dense_row_beside(swept, sources):
+    made = figures.bp_time({"name": "bp", "caption": "BP", **BY_K}, sources(benchmarks=[swept]))
+    sbp, msbp, dense = made.figure.series
+    assert [(p.x, p.y) for p in sbp.points] == [(5, 0.05), (50, 0.5)]
+    assert (msbp.points[0].low, msbp.points[0].high) == pytest.approx((0.09, 0.11))
+    assert [(p.x, p.y) for p in dense.points] == [(5, 0.8), (50, 0.8)]
+    assert made.measured and not made.lacks
+
+
+def test_angles_are_means_over_seeds_in_degrees(sources, record_of, runs_of):
+    signature = "task=mnist method=msbp"
+    angles = [
+        {"config": {"signature": signature, "seed": seed, "method": "msbp"}, "k": 5, "step": 0, "epoch": 0.0}
+        | {"angle": {"total": math.pi / 3 + seed * math.pi / 6}}
+        for seed in (0, 1)
+    ]
+    rows = [{"label": "MSBP, k=5", "overrides": ["method=msbp"]}]
+    config = {"name": "angle", "caption": "δ", "shows": "angles", "seeds": 2, "columns": []}
+    config |= {"blocks": [{"title": "MNIST", "task": "mnist", "rows": rows}]}
+    made = figures.angle(config, Sources(runs_of([record_of(signature)]), sources().settle, angles=angles))
+    (point,) = made.figure.series[0].points
+    assert (point.x, point.y, point.n) == (0, pytest.approx(75), 2)
+    assert made.angles == angles and len(made.used) == 1
+
+
+def test_an_empty_figure_is_not_drawn_but_says_what_to_run(sources):
+    made = figures.bp_time({"name": "bp", "caption": "BP", **BY_K}, sources())
+    assert files_of(made).keys() == {"csv", "md", "tex"}
+    assert "- `python -m src.bench case=mnist sweep=k`" in files_of(made)["md"]
+    with pytest.raises(ValueError, match="nothing to draw"):
+        drawn(made.figure)
+
+
+def test_a_figure_is_drawn_as_png_and_svg_the_same_each_time():
+    series = [Series("SBP", [Point(1, 2.0), Point(2, 3.0, 2.5, 3.5)]), Series("empty", [])]
+    figure = Figure("T", "k", "ms", series, [Series("baseline", [Point(0, 2.5)], 3, ":")], log="x")
+    first = drawn(figure)
+    assert first["png"].startswith(b"\x89PNG") and b"<svg" in first["svg"]
+    assert first == drawn(figure)
