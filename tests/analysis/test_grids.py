@@ -62,6 +62,7 @@ def test_accuracy_by_gamma_starts_at_sbp_and_has_intervals_and_the_baseline(sour
     assert five.points[1].y == pytest.approx(97.85) and five.points[1].low < 97.85 < five.points[1].high
     assert made.figure.levels[0].points[0].y == pytest.approx(98.1)
     assert comma_separated(made.numbers).splitlines()[0] == "series,x,y,low,high,n"
+    assert made.figure.note == "n = 4 runs a point."
     assert len(made.used) == 11 and made.lacks
 
 

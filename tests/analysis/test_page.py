@@ -55,6 +55,12 @@ def test_numbers_agree_in_every_format(conf, sources, text):
     assert float(made.numbers[0]["estimate"]) == pytest.approx(float(cells[1].split()[0]), abs=0.005)
 
 
+def test_latex_has_no_letter_that_needs_another_engine(conf, sources):
+    for config in conf.values():
+        tex = renderings(document(config, sources))["tex"]
+        assert all(letter.isascii() for letter in re.sub("(?m)^% .*", "", tex)), config["name"]
+
+
 def test_what_is_missing_is_said_with_its_command(text):
     assert "Not drawn: nothing was measured yet." in text
     assert "python -m src.bench case=mnist sweep=k" in text

@@ -7,8 +7,9 @@ from typing import Any
 from .figure import Figure, Point, Series
 
 IMAGES = ("png", "svg")
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#000000")  # told apart also by who sees few colours
-MARKERS = ("o", "s", "^", "D")
+# Told apart also by who sees few colours; the first is black, for the baseline.
+COLOURS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
+MARKERS = ("D", "o", "s", "^", "v", "P")
 STYLE: Any = {
     "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.alpha": 0.3, "legend.frameon": False, "svg.hashsalt": "msbp", "svg.fonttype": "path",

@@ -18,7 +18,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Series:
-    """One line: colour and marker tell groups such as k apart, a dashed line tells SBP from MSBP."""
+    """One line: colour and marker tell groups such as k apart, 0 the baseline; SBP is dashed."""
 
     label: str
     points: list[Point]

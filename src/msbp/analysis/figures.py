@@ -16,7 +16,7 @@ from .wanted import Config, lacks, wanted
 
 Summarized = Callable[[list[float]], Interval | None]
 DASHED = {"sbp": "--", "msbp": "-"}
-DENSE = 3  # its colour
+BLACK = 0  # the baseline
 
 
 def accuracy(config: Config, sources: Sources) -> Document:
@@ -34,9 +34,9 @@ def bp_time(config: Config, sources: Sources) -> Document:
     figure = Figure("Backward pass", "k of 500 entries", "ms per step", log="xy")
     result = swept(config, sources)
     if result:
-        for colour, name in enumerate(("sbp", "msbp")):
+        for colour, name in enumerate(("sbp", "msbp"), 1):
             figure.series.append(Series(name.upper(), timed(result, name), colour, DASHED[name]))
-        figure.series.append(Series("baseline", timed(result, "dense"), DENSE, ":"))
+        figure.series.append(Series("baseline", timed(result, "dense"), BLACK, ":"))
         figure.note = f"Measured on {place(result)}."
     return _document(config, sources, figure, measured=result is not None)
 
@@ -54,7 +54,7 @@ def tradeoff(config: Config, sources: Sources) -> Document:
                 for scores in [found.scores(k, gamma)]
                 if k in at and (interval := mean_interval(scores))
             ]
-            figure.series.append(Series(name.upper(), line, len(figure.series), DASHED[name]))
+            figure.series.append(Series(name.upper(), line, len(figure.series) + 1, DASHED[name]))
         if dense := timed(result, "dense"):
             figure.series += _dense(found, dense[0].y)
         figure.note = (
@@ -72,7 +72,7 @@ def angle(config: Config, sources: Sources) -> Document:
         setting = sources.settle(row.asked.overrides)
         found = [a for a in sources.angles if setting and a["config"]["signature"] == setting.signature]
         if found:
-            colour = colours.setdefault(found[0]["k"], len(colours))
+            colour = colours.setdefault(found[0]["k"], len(colours) + 1)
             style = DASHED[found[0]["config"]["method"]]
             figure.series.append(Series(row.asked.label, over_training(found), colour, style))
             shown += found
@@ -115,7 +115,7 @@ def timed(result: Result, name: str) -> list[Point]:
 
 def _by_gamma(config: Config, sources: Sources, title: str, unit: str, summarized: Summarized) -> Document:
     figure, found = Figure(title, "γ (0: SBP)", unit), gather(config["grid"], sources)
-    for colour, k in enumerate(found.sparse):
+    for colour, k in enumerate(found.sparse, 1):
         line = [
             _point(gamma, interval, len(scores))
             for gamma in (SBP, *found.gammas)
@@ -125,15 +125,17 @@ def _by_gamma(config: Config, sources: Sources, title: str, unit: str, summarize
         figure.series.append(Series(f"k = {k}", line, colour))
     base = found.scores(*BASELINE)
     if interval := summarized(base):
-        level = Series("baseline", [_point(0.0, interval, len(base))], DENSE, ":")
+        level = Series("baseline", [_point(0.0, interval, len(base))], BLACK, ":")
         figure.levels.append(level)
+    counts = sorted({point.n for series in figure.series for point in series.points if point.n})
+    figure.note = f"n = {' to '.join(map(str, counts[:1] + counts[1:][-1:]))} runs a point." if counts else ""
     return _document(config, sources, figure, found)
 
 
 def _dense(found: Cells, bp_ms: float) -> list[Series]:
     base = found.scores(*BASELINE)
     interval = mean_interval(base)
-    return [Series("baseline", [_point(bp_ms, interval, len(base))], DENSE, "")] if interval else []
+    return [Series("baseline", [_point(bp_ms, interval, len(base))], BLACK, "")] if interval else []
 
 
 def _point(x: float, y: Interval | float, n: int) -> Point:

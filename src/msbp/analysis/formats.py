@@ -18,7 +18,7 @@ LATEX = str.maketrans(
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {"|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}", "[": "{[}", "]": "{]}", "*": "{*}"}
     | {"'": r"\textquotesingle{}", "`": r"\textasciigrave{}"}
-    | {"γ": r"$\gamma$", "×": r"$\times$", "±": r"$\pm$", "–": "--"}
+    | {"γ": r"$\gamma$", "δ": r"$\delta$", "×": r"$\times$", "±": r"$\pm$", "≥": r"$\ge$", "–": "--"}
     | {raised: rf"\textsuperscript{{{digit}}}" for digit, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
 )
 
