@@ -75,7 +75,7 @@ class Translation:
     def splits(self, seed: int) -> Splits:
         texts = self.read()
         texts["train"], note = self.trainable(texts["train"])
-        lines, (translations,) = texts["train"].source, texts["train"].references
+        lines, translations = texts["train"].source, texts["train"].references[0]
         source = count_words(map(self.source, lines), self.source_words, self.min_count)
         target = count_words(map(self.target, translations), self.target_words, self.min_count)
         made = {split: self.pairs(text, source, target, split) for split, text in texts.items()}
@@ -98,7 +98,7 @@ class Translation:
 
     def trainable(self, text: ParallelText) -> tuple[ParallelText, str]:
         """The pairs to learn from, and a note on those left out. ValueError if none remain."""
-        lines, (translations,) = text.source, text.references
+        lines, translations = text.source, text.references[0]
         sizes = [(len(self.source(a)), len(self.target(b))) for a, b in zip(lines, translations, strict=True)]
         empty = sum(min(pair) == 0 for pair in sizes)
         long = sum(min(pair) > 0 and max(pair) > self.longest for pair in sizes)
