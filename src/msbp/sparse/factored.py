@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from .kernels.gradient import accumulate, squared_norm
+from .kernels.gradient import accumulate
 
 _grad = cast(Any, torch.Tensor.grad)  # the slot that autograd itself writes
 
@@ -49,7 +49,7 @@ class Factors:
         self.check()
         (B, k), i, n = self.values.shape, self.x.shape[1], int(self.columns.max()) + 1
         addresses = (t.data_ptr() for t in (self.values, self.columns, self.x))
-        return torch.tensor(squared_norm(*addresses, B, n, i, k)).sqrt()
+        return torch.tensor(accumulate(*addresses, 0, B, n, i, k, self.limit)).sqrt()
 
     def add_to(self, grad: Tensor) -> Tensor:
         """grad (n, i) += gᵀx."""

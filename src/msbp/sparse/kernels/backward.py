@@ -11,7 +11,7 @@ from .compile import kernel
 from .forward import keep_scale
 from .intrinsics import as_bits, floats, ints, product_nn, product_tn
 from .layout import NONE, PER_SLOT, RELU, SEQUENTIAL, SHARED, stage_table
-from .rows import BYTES, weighted_sum
+from .rows import BYTES, add, weighted_sum
 from .select import INFINITE, LANES, MAGNITUDE, top_k
 
 NARROW = 32  # a dense stage with at most so many outputs hands its gradient down as factors, too
@@ -47,12 +47,6 @@ def form_grad_h(address, b, s, grad, above):
         slope = floats(s.slope + b * n * BYTES, n)
         for j in range(n):
             row[j] *= slope[j]
-
-
-@kernel
-def add(row, other):
-    for j in range(row.size):
-        row[j] += other[j]
 
 
 @kernel

@@ -8,7 +8,7 @@ import numpy as np
 from .compile import kernel
 from .intrinsics import address_of, floats
 from .lanes import BYTES
-from .rows import by_column, weighted_columns
+from .rows import add, by_column, weighted_columns
 
 CACHED = 1 << 16  # floats of x that are worked on at a time: 256 KiB
 
@@ -33,12 +33,23 @@ def clamp(row, limit):
 
 
 @kernel
+def squares(row):
+    total = np.float32(0)
+    for c in range(row.size):
+        total += row[c] * row[c]
+    return total
+
+
+@kernel
 def accumulate(values, columns, x, grad, B, n, i, k, limit):
-    """grad (n, i) += gᵀx, each entry of the product held within ±limit if there is one."""
+    """grad (n, i) += gᵀx, each entry of the product held within ±limit if there is one.
+
+    If grad is 0 the product is measured instead: Σ of its squares is returned.
+    """
     starts, examples = np.empty(n + 2, np.int32), np.empty(B * k, np.int32)
     weights, row, D = np.empty(B * k, np.float32), np.empty(i, np.float32), floats(grad, (n, i))
     by_column(values, columns, B, n, k, starts, examples, weights)
-    step = panel_width(B, i)
+    step, total = panel_width(B, i), 0.0
     for begin in range(0, i, step):
         part = row[: min(step, i - begin)]
         for j in range(n):
@@ -46,25 +57,8 @@ def accumulate(values, columns, x, grad, B, n, i, k, limit):
                 form_row(part, x + begin * BYTES, i, examples, weights, starts[j], starts[j + 1])
                 if limit > 0:
                     clamp(part, np.float32(limit))
-                out = D[j, begin:]
-                for c in range(part.size):
-                    out[c] += part[c]
-
-
-@kernel
-def squared_norm(values, columns, x, B, n, i, k):
-    """Σ of the squares of gᵀx."""
-    starts, examples = np.empty(n + 2, np.int32), np.empty(B * k, np.int32)
-    weights, row, total = np.empty(B * k, np.float32), np.empty(i, np.float32), 0.0
-    by_column(values, columns, B, n, k, starts, examples, weights)
-    step = panel_width(B, i)
-    for begin in range(0, i, step):
-        part = row[: min(step, i - begin)]
-        for j in range(n):
-            if starts[j + 1] > starts[j]:
-                form_row(part, x + begin * BYTES, i, examples, weights, starts[j], starts[j + 1])
-                squares = np.float32(0)
-                for c in range(part.size):
-                    squares += part[c] * part[c]
-                total += squares
+                if grad:
+                    add(D[j, begin : begin + part.size], part)
+                else:
+                    total += squares(part)
     return total

@@ -13,6 +13,12 @@ _panel64, _panel16, _panel4, _panel1 = panel_sum(64), panel_sum(16), panel_sum(4
 
 
 @kernel
+def add(row, other):
+    for c in range(row.size):
+        row[c] += other[c]
+
+
+@kernel
 def weighted_sum(out, base, i, rows, values, start, stop):
     """out (i) = Σ over q in [start, stop) of values[q] · base[rows[q]], all given by address."""
     weighted_columns(out, base, i, i, rows, values, start, stop)
