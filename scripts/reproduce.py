@@ -38,7 +38,7 @@ def main(cfg: DictConfig) -> None:
     outputs, published = Path(cfg.paths.outputs), Path(cfg.paths.published)
     settle, given = settings_from(Path(CONF), compose), HydraConfig.get().overrides
     where = [word for word in given.task if word.startswith(FOR_RUNS)]
-    plan = Plan(chosen_by(cfg), lambda: sources.own(outputs, published, settle, where), where, cfg.only)
+    plan = Plan(chosen_by(cfg), lambda: sources.own(outputs, published, settle, where), where, tasks_of(cfg))
     leave_out_what_has_no_data(plan, ("paths.offline=true",) if cfg.dry_run else ())
     planned = plan()
     if cfg.dry_run:
@@ -66,6 +66,17 @@ def chosen_by(cfg: DictConfig) -> list[Config]:
         names = "; ".join(f"{group}= one of {', '.join(found)}" for group, found in every.items() if found)
         raise ValueError(f"reproduce what? {names}; or all")
     return chosen
+
+
+def tasks_of(cfg: DictConfig) -> list[str] | None:
+    """The tasks that the user wants alone; ValueError if there is no such task."""
+    only = [cfg.only] if isinstance(cfg.only, str) else cfg.only
+    known = sorted(path.stem for path in Path(CONF, "task").glob("*.yaml"))
+    if wrong := set(only or known) - set(known):
+        raise ValueError(
+            f"only={', '.join(map(str, wrong))}: there is no such task; tasks: {', '.join(known)}"
+        )
+    return only and list(only)
 
 
 def leave_out_what_has_no_data(plan: Plan, also: tuple[str, ...]) -> None:

@@ -17,7 +17,12 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 # Without the generated tables: their commands may be of tasks that do not exist yet.
 TEXT = re.sub(r"(<!-- table: \w+ -->).*?<!-- end of table -->", r"\1", README, flags=re.DOTALL)
 CONFIG_OF = {"-m src.train": "train", "-m src.report": "report", "-m src.bench": "bench"}
-CONFIG_OF |= {"scripts/publish.py": "publish"}
+CONFIG_OF |= {"scripts/publish.py": "publish", "scripts/reproduce.py": "reproduce", "-m src.theory": "theory"}
+LAUNCHER = (
+    "hydra/launcher=",
+    "hydra.launcher.",
+    "+hydra.launcher.",
+)  # those of extras are not installed here
 COMMANDS = [
     (config, command)
     for start, config in CONFIG_OF.items()
@@ -45,7 +50,7 @@ def test_the_example_for_an_own_model_runs_and_learns():
 @pytest.mark.parametrize(("config", "command"), COMMANDS)
 def test_every_command_composes(config, command):
     words = shlex.split(command)
-    overrides = [word for word in words if not word.startswith("-") and "=" in word]
+    overrides = [word for word in words if not word.startswith(("-", *LAUNCHER)) and "=" in word]
     compose([single(word) for word in overrides], config)
 
 

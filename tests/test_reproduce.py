@@ -34,7 +34,7 @@ def dry_run(tmp_path, monkeypatch, capsys):
 
 
 def test_a_dry_run_shows_every_command_and_says_what_has_no_data(dry_run, tmp_path):
-    commands, said = dry_run("table=textcnn", without=["task=polarity"])
+    commands, said = dry_run("table=textcnn", "only=[polarity,subjectivity]", without=["task=polarity"])
     assert commands[:2] == [
         f"python -m src.train task=subjectivity paths.outputs={tmp_path} seed=0 method={method}"
         for method in ("baseline", "sbp")
@@ -44,7 +44,12 @@ def test_a_dry_run_shows_every_command_and_says_what_has_no_data(dry_run, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("words", "refusal"), [((), "reproduce what?.*main"), (("all=true", "jobs=0"), "jobs")]
+    ("words", "refusal"),
+    [
+        ((), r"reproduce what\?.*main"),
+        (("all=true", "jobs=0"), "jobs must be"),
+        (("table=textcnn", "only=weather"), "no such task; tasks: .*mnist"),
+    ],
 )
 def test_what_is_not_clear_is_refused_with_the_choices(dry_run, words, refusal):
     with pytest.raises(ValueError, match=refusal):
