@@ -78,12 +78,15 @@ def test_acceleration_is_a_share_of_sbps(msbp, outcome, evidence):
 
 def test_overhead_asks_for_all_of_training_and_for_memory(evidence):
     seconds = {"baseline": [10.0, 10.1], "sbp": [5.0, 5.1], "msbp": [5.1, 5.0]}
-    peaks = [{"name": name, "peak_mib": mib} for name, mib in (("sbp", 100.0), ("msbp", 120.0))]
+    peaks = [
+        {"name": name, "bp_ms": 1.0, "total_ms": None, "peak_mib": mib, "steps": 300}
+        for name, mib in (("sbp", 100.0), ("msbp", 120.0))
+    ]
     bench = {"case": "mnist", "sweep": None, "threads": 1, "allocator": "keep", "rows": peaks}
     config = {"tables": ["small"], "limit": 0.05}
-    bp, total, memory = rules_of_times.overhead(config, evidence([bench], bp_s=seconds))
-    assert (bp.outcome, total.outcome, memory.outcome) == (HOLDS, HOLDS, FAILS)
-    assert memory.estimate == pytest.approx(0.2)
+    *runs, steps, memory = rules_of_times.overhead(config, evidence([bench], bp_s=seconds))
+    assert [check.outcome for check in (*runs, steps, memory)] == [HOLDS, HOLDS, HOLDS, FAILS]
+    assert memory.estimate == pytest.approx(0.2) and steps.n == 300
 
 
 def test_one_timed_run_decides_nothing_about_overhead(evidence):

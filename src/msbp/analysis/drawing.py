@@ -26,7 +26,7 @@ def drawn(figure: Figure) -> dict[str, bytes]:
 
     images = {}
     with matplotlib.rc_context(STYLE):
-        canvas = Canvas(figsize=(6.4, 4.0), layout="constrained")
+        canvas = Canvas(figsize=(7.2, 4.0), layout="constrained")
         FigureCanvasAgg(canvas)
         _draw(figure, canvas.subplots())
         for suffix in IMAGES:
@@ -47,7 +47,7 @@ def _draw(figure: Figure, axes: Any) -> None:
         axes.set(**{f"{name}scale": "log"})
         getattr(axes, f"{name}axis").set_major_formatter(lambda value, _: f"{value:g}")
     axes.set(xlabel=figure.x, ylabel=figure.y)
-    axes.legend(ncols=2, fontsize=8)
+    axes.figure.legend(loc="outside right upper", fontsize=8)
 
 
 def _line(series: Series, axes: Any) -> None:
