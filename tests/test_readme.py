@@ -8,9 +8,9 @@ import pytest
 import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from msbp.analysis.published import documents, stale
+from msbp.analysis.catalogue import catalogue
+from msbp.analysis.published import contents, stale
 from msbp.analysis.settings import settings_from
-from msbp.analysis.tables import table_configs
 from msbp.launch import CONF, ROOT, compose
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -74,6 +74,5 @@ def test_links_lead_to_files():
 def test_the_published_tables_and_those_shown_here_are_what_the_records_give():
     """If this fails: python -m src.report readme=write."""
     settle = settings_from(Path(CONF), compose)
-    configs = table_configs(Path(CONF))
-    texts = documents(ROOT / "outputs" / "published", ROOT / "README.md", configs, settle)
-    assert stale(texts) == []
+    published, every = ROOT / "outputs" / "published", catalogue(Path(CONF))
+    assert stale(contents(published, ROOT / "README.md", every, settle, draw=False)) == []

@@ -44,4 +44,5 @@ def test_a_note_compares_every_two_rows_over_the_seeds_that_both_have(document):
 def test_what_is_dropped_is_the_mean_over_layers_in_percent(document):
     _, sbp, msbp = document.numbers
     assert (sbp["dropped_entries"], sbp["dropped_norm"]) == (40, 5)
+    assert sbp["dropped_by_layer"] == "a 50.0 10.0; b 30.0 0.0" and msbp["dropped_by_layer"] == ""
     assert msbp["dropped_entries"] is None and document.sheets[0].grids[0].rows[1][2] == "40.0"

@@ -1,11 +1,15 @@
 import json
+from functools import partial
 
 import pytest
 
 from msbp.analysis import rows
+from msbp.analysis.documents import document
+from msbp.analysis.files import save
 from msbp.analysis.formats import renderings
-from msbp.analysis.published import contents, publish, shown_in, stale, without_paths
+from msbp.analysis.published import contents, publish, publish_angles, shown_in, stale, without_paths
 from msbp.analysis.runs import published_runs
+from msbp.analysis.sources import Sources
 from msbp.analysis.tables import fill
 
 BASE, MSBP = "task=mnist method=baseline", "task=mnist method=msbp"
@@ -141,3 +145,47 @@ def test_a_table_that_was_published_once_is_kept_up_to_date(offer, lines, tmp_pa
     (lines.parent / "small.csv").write_text("old", encoding="utf-8")
     texts = contents(lines.parent, tmp_path / "README.md", configs, settle)
     assert {path.name for path in texts} == {"README.md", "small.md", "small.tex", "small.csv"}
+
+
+FIGURE = {
+    "_target_": "msbp.analysis.figures.angle", "name": "angle", "caption": "δ of MSBP.", "shows": "angles",
+    "seeds": 1, "columns": [],
+    "blocks": [{"title": "MNIST", "task": "mnist", "rows": [CONFIG["blocks"][0]["rows"][1]]}],
+}  # fmt: skip
+
+
+@pytest.fixture
+def angles():
+    about = {"signature": MSBP, "seed": 0, "method": "msbp"}
+    return [{"config": about, "k": 5, "step": s, "epoch": s / 2, "angle": {"total": 1.0}} for s in (0, 2)]
+
+
+def test_angles_are_published_with_their_runs_and_each_moment_once(lines, record_of, runs_of, settle, angles):
+    made = document(FIGURE, Sources(runs_of([record_of(MSBP)]), settle, angles=angles))
+    publish(made, lines)
+    kept = lines.with_name("angles.jsonl")
+    assert publish_angles(made, kept) == publish_angles(made, kept) == 2
+    assert [json.loads(line)["step"] for line in kept.read_text("utf-8").splitlines()] == [0, 2]
+    assert [run["signature"] for run in published(lines)] == [MSBP]
+
+
+def test_images_must_be_there_but_only_text_is_compared(lines, tmp_path, settle, angles):
+    readme, folder = tmp_path / "README.md", lines.parent
+    readme.write_text("<!-- table: angle -->\n<!-- end of table -->\n", encoding="utf-8")
+    folder.mkdir()
+    (folder / "angles.jsonl").write_text("".join(json.dumps(angle) + "\n" for angle in angles))
+    check = partial(contents, folder, readme, {"angle": FIGURE}, settle, new=["angle"], draw=False)
+    save(contents(folder, readme, {"angle": FIGURE}, settle, new=["angle"]))
+    assert "![δ of MSBP.](published/angle.svg)" in readme.read_text("utf-8")
+    (folder / "angle.svg").write_bytes(b"drawn by another release")
+    assert stale(check()) == []
+    (folder / "angle.png").unlink()
+    (folder / "angle.csv").write_text("old", encoding="utf-8")
+    assert {path.name for path in stale(check())} == {"angle.png", "angle.csv"}
+
+
+def test_a_figure_without_points_is_shown_as_what_to_run(lines, tmp_path, settle):
+    readme = tmp_path / "README.md"
+    readme.write_text("<!-- table: angle -->\n<!-- end of table -->\n", encoding="utf-8")
+    text = contents(lines.parent, readme, {"angle": FIGURE}, settle)[readme]
+    assert "Not measured yet: `python -m src.train -m task=mnist 'seed=range(0,1)' method=msbp`" in text

@@ -1,11 +1,13 @@
 """A table of rows as a document: its text, and its plain numbers for CSV."""
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 from .documents import Document
 from .evidence import SCORES, SECONDS, SHARES, Evidence
 from .pairs import paired_p
+from .runs import Record
 from .sheet import sheet
 from .sources import Sources
 from .tables import Block, Line, Table, fill
@@ -37,11 +39,23 @@ def plain_numbers(table: Table, block: Block, line: Line) -> dict[str, Any]:
     row |= {f"paper_{column}": paper.mean(column) for column in [*SCORES, *SECONDS]}
     row |= _compared("paper_", paper, first.paper)
     if SHARES.keys() & table.columns:
-        row |= {column: ours.mean(column) for column in SHARES}
+        row |= {column: ours.mean(column) for column in SHARES} | {"dropped_by_layer": by_layer(ours.runs)}
     if table.paired:
         row |= {f"paired_p_{place}": p for place, p in paired_p(block, line).items()}
     row |= {"signature": getattr(setting, "signature", None), "command": line.command}
     return {name: round(value, 6) if isinstance(value, float) else value for name, value in row.items()}
+
+
+def by_layer(runs: Sequence[Record]) -> str:
+    """Each layer with the percent of non-zero entries and of squared norm that it drops, means over runs."""
+    layers: dict[str, list[tuple[float, float]]] = {}
+    for run in runs:
+        for name, share in run.get("dropped_fraction", {}).items():
+            layers.setdefault(name, []).append((share["entries"], share["squared_norm"]))
+    means = {name: map(fmean, zip(*shares, strict=True)) for name, shares in layers.items()}
+    return "; ".join(
+        f"{name} {100 * entries:.1f} {100 * norm:.1f}" for name, (entries, norm) in means.items()
+    )
 
 
 def _compared(prefix: str, evidence: Evidence, baseline: Evidence) -> dict[str, float | None]:
