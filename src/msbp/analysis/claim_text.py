@@ -1,6 +1,5 @@
 """The claims as a document: a sheet with all verdicts, then one with every setting of each claim."""
 
-from collections.abc import Callable
 from typing import Any
 
 from .documents import Document
@@ -16,7 +15,11 @@ NOTE = (
     "A claim does not hold if one setting is against it; else it holds if more than half of those measured "
     "are for it, and is not decidable if not. The rule for a setting stands with the claim."
 )
-SHARES = {"more", "of the cells", "of the gain", "of the loss"}
+FORMS = {
+    "more": "+.1%", "points": "+.2f", "degrees": "+.2f",
+    "of the cells": ".0%", "of the gain": ".0%", "of the loss": ".0%",
+}  # fmt: skip
+UNITS = {"": "", "more": "", "×": "×"}  # the others stand after a space
 SHORT = {Outcome.HOLDS: "for it", Outcome.FAILS: "against it", Outcome.OPEN: "undecided"}
 
 
@@ -46,20 +49,18 @@ def details(claim: Claim) -> Sheet:
 def _cells(check: Check) -> list[str]:
     if not check.n:
         return [check.setting, EMPTY, EMPTY, "0", "not measured", check.note]
-    show = _shown(check.unit)
-    estimate = EMPTY if check.estimate is None else f"{show(check.estimate)}{_unit(check.unit)}"
-    interval = EMPTY if check.low is None else f"{show(check.low)} to {show(check.high)}"
+    estimate, low, high = (_number(value, check.unit) for value in (check.estimate, check.low, check.high))
+    estimate += UNITS.get(check.unit, f" {check.unit}") if estimate != EMPTY else ""
+    interval = EMPTY if low == EMPTY else f"{low} to {high}"
     return [check.setting, estimate, interval, str(check.n), SHORT[check.outcome], check.note]
 
 
-def _shown(unit: str) -> Callable[[Any], str]:
-    if unit in SHARES:
-        return lambda value: f"{round(value, 3) + 0.0:+.1%}" if unit == "more" else f"{value:.0%}"
-    return lambda value: f"{round(value, 2) + 0.0:+.2f}" if unit in ("points", "degrees") else f"{value:.2f}"
-
-
-def _unit(unit: str) -> str:
-    return {"": "", "more": "", "×": "×"}.get(unit, f" {unit}")
+def _number(value: float | None, unit: str) -> str:
+    """As its unit has it, and never as -0.00."""
+    if value is None:
+        return EMPTY
+    form = FORMS.get(unit, ".2f")
+    return format(round(value, 3 if "%" in form else 2) + 0.0, form)
 
 
 def _numbers(claim: Claim, check: Check) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def recovers(config: Config, evidence: Evidence) -> list[Check]:
         base = block.lines[0]
         scores = [[run["test"] for run in line.ours.runs] for line in (base, sbp, msbp)]
         command = together([line.command for line in (base, sbp, msbp)])
-        name, n = _name(block, msbp), min(map(len, scores))
+        name, n = named(block, msbp), min(map(len, scores))
         if not n:
             checks.append(Check(name, Outcome.OPEN, command=command))
             continue
@@ -60,12 +60,13 @@ def _gain(block: Block, less: Line, more: Line) -> Check:
     gains = [b - a for a, b in zip(first, second, strict=True)]
     command = together([less.command, more.command])
     if not gains:
-        return Check(_name(block, more), Outcome.OPEN, command=command)
+        return Check(named(block, more), Outcome.OPEN, command=command)
     found = mean_interval(gains)
-    return check(_name(block, more), above(found, 0), len(gains), "points", found or gains[0], command)
+    return check(named(block, more), above(found, 0), len(gains), "points", found or gains[0], command)
 
 
-def _name(block: Block, line: Line) -> str:
+def named(block: Block, line: Line) -> str:
+    """How a check calls its setting."""
     return f"{block.title}: {line.label.removeprefix('+ ')}"
 
 

@@ -1,7 +1,5 @@
 """Rules about seconds of training runs and milliseconds of the benchmark."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from .benchmark_tables import digits
@@ -11,7 +9,7 @@ from .benchmarks import name as name_of
 from .evidence import SECONDS
 from .figures import swept, timed
 from .intervals import Interval, bootstrap, line_of, slope
-from .rules_of_scores import settings
+from .rules_of_scores import named, settings
 from .sheet import HEADERS
 from .tables import Block, Line
 from .verdicts import Check, Evidence, Outcome, above, below, check, together
@@ -24,12 +22,12 @@ def acceleration(config: Config, evidence: Evidence) -> list[Check]:
     """MSBP's speed-up of BP over the baseline as a share of SBP's."""
     checks = []
     for block, sbp, msbp in settings({**config, "than": "sbp"}, evidence):
-        base, name = block.lines[0], _name(block, msbp)
+        base, name = block.lines[0], named(block, msbp)
         command = together([line.command for line in (base, sbp, msbp)])
         values = [_seconds(line, "bp_s") for line in (base, sbp, msbp)]
         n = min(map(len, values))
         if not n:
-            checks.append(Check(name, Outcome.OPEN, command=command, note=refused(block)))
+            checks.append(Check(name, Outcome.OPEN, command=command, note=_refused(block)))
             continue
         gain, share = _ratio(values[0], values[2]), _ratio(values[1], values[2])
         outcomes = {above(gain, 1), above(share, config["share"])}
@@ -46,9 +44,9 @@ def overhead(config: Config, evidence: Evidence) -> list[Check]:
         command = together([sbp.command, msbp.command])
         for column in ("bp_s", "total_s"):
             values = [_seconds(line, column) for line in (msbp, sbp)]
-            name, n = f"{_name(block, msbp)}: {HEADERS[column].removesuffix(' (s)')}", min(map(len, values))
+            name, n = f"{named(block, msbp)}: {HEADERS[column].removesuffix(' (s)')}", min(map(len, values))
             if not n:
-                checks.append(Check(name, Outcome.OPEN, command=command, note=refused(block)))
+                checks.append(Check(name, Outcome.OPEN, command=command, note=_refused(block)))
                 continue
             more = _less_one(_ratio(*values))
             outcome = below(more, config["limit"]) if n > 1 else Outcome.OPEN
@@ -97,7 +95,7 @@ def _seconds(line: Line, column: str) -> list[float]:
     return [SECONDS[column](run) for run in line.ours.timed]
 
 
-def refused(block: Block) -> str:
+def _refused(block: Block) -> str:
     """Why runs that exist have no times to compare."""
     remarks = [r for line in block.lines for r in line.ours.remarks["bp_s"] if r.startswith("no times")]
     return remarks[0] if remarks else ""
@@ -105,13 +103,12 @@ def refused(block: Block) -> str:
 
 def _ratio(above: list[float], below: list[float]) -> Interval:
     """How many times the mean of below goes into that of above; a single run's interval is its estimate."""
-    means: Callable[..., np.ndarray] = lambda a, b: a.mean(axis=-1) / b.mean(axis=-1)  # noqa: E731
+
+    def means(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return a.mean(axis=-1) / b.mean(axis=-1)
+
     return bootstrap(means, above, below)
 
 
 def _less_one(ratio: Interval) -> Interval:
     return Interval(ratio.estimate - 1, ratio.low - 1, ratio.high - 1)
-
-
-def _name(block: Block, line: Line) -> str:
-    return f"{block.title}: {line.label.removeprefix('+ ')}"
