@@ -1,6 +1,6 @@
 """Small networks, the ways through them, and what to read off them.
 
-Letters: B batch, i in_features, n out_features, k kept.
+Letters: B batch, i in_features, n out_features, c classes, k kept.
 """
 
 from itertools import pairwise
@@ -18,6 +18,7 @@ ENTRIES = {
     "cheap": lambda model, x, y: cross_entropy(model(x), y).backward(),
 }
 each_entry = pytest.mark.parametrize("backward", ENTRIES.values(), ids=ENTRIES)
+B, i, n, c = 6, 10, 16, 3  # of the small problem that most tests share
 
 
 def mlp(*widths: int, p: float = 0.0, bias: bool = True, dtype=torch.float32) -> nn.Sequential:
@@ -26,6 +27,16 @@ def mlp(*widths: int, p: float = 0.0, bias: bool = True, dtype=torch.float32) ->
     for i, n in pairwise(widths[:-1]):
         layers += [nn.Linear(i, n, bias=bias, dtype=dtype), nn.ReLU(), *([nn.Dropout(p)] if p else [])]
     return nn.Sequential(*layers, nn.Linear(*widths[-2:], bias=bias, dtype=dtype))
+
+
+def batch(dtype=torch.float32, rows=B) -> tuple[Tensor, Tensor]:
+    return torch.randn(rows, i, dtype=dtype), torch.randint(c, (rows,))
+
+
+def converted(dtype=torch.float32, p: float = 0.0, **choices) -> nn.Sequential:
+    model = mlp(i, n, n, c, p=p, dtype=dtype)
+    convert(model, r=0.2, **choices)
+    return model
 
 
 def gradients(model: nn.Module) -> dict[str, Tensor]:

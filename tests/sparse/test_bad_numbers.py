@@ -11,19 +11,20 @@ from torch import nn
 
 from msbp.sparse import convert
 
-from .problems import assert_close, each_dtype, each_entry, memory_of, mlp, state
-
-B, i, n, c = 6, 10, 16, 3
-
-
-def batch(dtype=torch.float32, rows=B):
-    return torch.randn(rows, i, dtype=dtype), torch.randint(c, (rows,))
-
-
-def converted(dtype=torch.float32, p=0.0, **choices):
-    model = mlp(i, n, n, c, p=p, dtype=dtype)
-    convert(model, r=0.2, **choices)
-    return model
+from .problems import (
+    B,
+    assert_close,
+    batch,
+    c,
+    converted,
+    each_dtype,
+    each_entry,
+    i,
+    memory_of,
+    mlp,
+    n,
+    state,
+)
 
 
 @each_entry

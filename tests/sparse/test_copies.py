@@ -11,32 +11,24 @@ import pickle
 import pytest
 import torch
 
-from msbp.sparse import convert, fuse, memories
+from msbp.sparse import fuse, memories
 
 from .problems import (
     ENTRIES,
     assert_close,
+    batch,
+    c,
+    converted,
     each_dtype,
     each_entry,
     each_memory,
     gradients,
+    i,
     memory_of,
     mlp,
+    n,
     state,
 )
-
-B, i, n, c = 6, 10, 16, 3
-
-
-def batch(dtype=torch.float32, rows=B):
-    return torch.randn(rows, i, dtype=dtype), torch.randint(c, (rows,))
-
-
-def converted(dtype=torch.float32, p=0.0, **choices):
-    model = mlp(i, n, n, c, p=p, dtype=dtype)
-    convert(model, r=0.2, **choices)
-    return model
-
 
 COPIES = {
     "deepcopy": copy.deepcopy,

@@ -80,8 +80,8 @@ def test_every_selection_follows_its_rule_over_batches_of_many_lengths(selection
     for window in (1, 3):
         conv = sparse(2, gamma, window, dtype, selection=selection)
         naive = Naive(conv.weight.detach().double(), conv.bias.detach().double(), 2, gamma, selection)
-        for seed in range(6):
-            x, index, offsets = sentences(seed, longest=3 + seed)
+        for seed in range(3):
+            x, index, offsets = sentences(seed, longest=3 + 2 * seed)
             z, gradients = backward_on(conv, x, index, offsets, upstream(seed))
             torch.testing.assert_close(z.double(), naive.forward(x, index, offsets), **CLOSE[dtype])
             wanted = dict(zip(("weight", "bias", "x"), naive.backward(upstream(seed)), strict=True))

@@ -7,21 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from msbp.sparse import convert, cross_entropy, memories
+from msbp.sparse import cross_entropy, memories
 
-from .problems import ENTRIES, assert_close, each_dtype, gradients, mlp
-
-B, i, n, c = 6, 10, 16, 3
-
-
-def batch(dtype=torch.float32, rows=B):
-    return torch.randn(rows, i, dtype=dtype), torch.randint(c, (rows,))
-
-
-def converted(dtype=torch.float32, p=0.0, **choices):
-    model = mlp(i, n, n, c, p=p, dtype=dtype)
-    convert(model, r=0.2, **choices)
-    return model
+from .problems import ENTRIES, B, assert_close, batch, converted, each_dtype, gradients, n
 
 
 @each_dtype

@@ -12,27 +12,21 @@ from msbp.sparse import convert, fuse
 from .oracle import Oracle
 from .problems import (
     ENTRIES,
+    B,
     assert_close,
+    batch,
+    c,
+    converted,
     each_dtype,
     each_entry,
     each_memory,
     gradients,
+    i,
     memory_of,
     mlp,
+    n,
     state,
 )
-
-B, i, n, c = 6, 10, 16, 3
-
-
-def batch(dtype=torch.float32, rows=B):
-    return torch.randn(rows, i, dtype=dtype), torch.randint(c, (rows,))
-
-
-def converted(dtype=torch.float32, p=0.0, **choices):
-    model = mlp(i, n, n, c, p=p, dtype=dtype)
-    convert(model, r=0.2, **choices)
-    return model
 
 
 @each_entry
