@@ -50,7 +50,9 @@ def paired_bootstrap(folders: Sequence[Path], samples: int = 1000) -> list[Resam
     systems: list[tuple[str, Sequence[str]]] = [(str(i), run.hypotheses) for i, run in enumerate(runs)]
     test = PairedTest(systems, {"BLEU": metric(runs[0].rule)}, runs[0].references, "bs", samples)
     results: Any = test()[1]["BLEU"]
-    return [Resampled(result.score, result.mean, result.ci, result.p_value) for result in results]
+    return [
+        Resampled(result.score, float(result.mean), float(result.ci), result.p_value) for result in results
+    ]
 
 
 def translations(folder: Path) -> Translations:
