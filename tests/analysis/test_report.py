@@ -10,6 +10,7 @@ import pytest
 
 from msbp.launch import ROOT, compose
 from msbp.record import signature
+from src.report import keep_published, read
 
 BARRED = """
 import socket, sys
@@ -112,17 +113,16 @@ def test_publishing_uncommitted_code_is_refused_with_the_reason(run, leave, tmp_
     assert not (tmp_path / "published").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "wanted"),
-    [
-        (["table=maine"], "main"),
-        (["records=all"], "want own (the runs below paths.outputs) or published"),
-        (["readme=yes"], "want write or check"),
-        (["tabel=main"], "tabel"),
-    ],
-)
-def test_unknown_choices_are_refused_with_those_that_exist(run, words, wanted):
-    done = run("-m", "src.report", *words)
+def test_unknown_words_are_refused_with_what_is_wanted():
+    with pytest.raises(ValueError, match=r"want own \(the runs below paths.outputs\) or published"):
+        read(compose(["records=all"], "report"), None)
+    with pytest.raises(ValueError, match="want write or check"):
+        keep_published(compose(["readme=yes"], "report"), {}, None)
+
+
+@pytest.mark.parametrize(("word", "wanted"), [("table=maine", "main"), ("tabel=main", "tabel")])
+def test_unknown_choices_are_refused_with_those_that_exist(run, word, wanted):
+    done = run("-m", "src.report", word)
     assert done.returncode == 1
     assert wanted in done.stderr
     assert "Traceback" not in done.stderr
