@@ -29,6 +29,7 @@ class Buffers:
     columns: Tensor
     memory_next: Tensor
     m: Tensor | None  # where the memory was last
+    x: Tensor | None  # the input, where it is a buffer of the workspace
 
     def __init__(
         self, stage: Stage, depth: int, table: np.ndarray, capacity: int, below: "Buffers | None", last: bool
@@ -49,6 +50,7 @@ class Buffers:
                 self.new("columns", 1, dtype=torch.int32).copy_(torch.arange(self.n))
         else:
             self._sparsify(self.sparse)
+        self.x = None if below is None else below.z
         if below is not None:
             record["x"] = below.record["z"]
             if self.sparse is None and self.n > NARROW:
@@ -89,12 +91,12 @@ class Buffers:
             self.m, self.slots = m, len(m)
             self.record["slots"], self.record["memory"] = len(m), m.data_ptr()
 
-    def factors(self, x: Tensor, B: int, lease: object) -> Factors:
-        """The weight's gradient as the backward pass of B rows left it; x is the input of the first stage."""
-        below: Any = x if self.below is None else self.below.z
-        if B == self.capacity == len(below):
-            return Factors(self.values, self.columns, below, lease)
-        return Factors(self.values[:B], self.columns[:B], below[:B], lease)
+    def factors(self, B: int, lease: object) -> Factors:
+        """The weight's gradient as the backward pass of B rows left it."""
+        x: Any = self.x
+        if B == self.capacity == len(x):
+            return Factors(self.values, self.columns, x, self.n, lease)
+        return Factors(self.values[:B], self.columns[:B], x[:B], self.n, lease)
 
     def finish(self, B: int) -> None:
         """Count the step; store a memory that the kernel could not, of a batch with more rows than slots."""

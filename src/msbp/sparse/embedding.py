@@ -39,7 +39,7 @@ class Lookup(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, layer: RowEmbedding, ids: Tensor, weight: Tensor) -> Tensor:
-        ctx.layer = layer
+        ctx.layer, ctx.rows = layer, len(weight)
         ctx.save_for_backward(ids)
         return nn.functional.embedding(ids, weight)
 
@@ -49,7 +49,9 @@ class Lookup(torch.autograd.Function):
         (ids,), layer = ctx.saved_tensors, ctx.layer
         columns = ids.reshape(-1, 1).int()
         counts = torch.ones_like(columns) if layer.padding_idx is None else columns != layer.padding_idx
-        factors = Factors(counts.float(), columns, grad.reshape(-1, grad.shape[-1]).contiguous())
+        # a copy, for the tensor that came may be the gradient of others, too
+        rows = grad.reshape(-1, grad.shape[-1]).clone(memory_format=torch.contiguous_format)
+        factors = Factors(counts.float(), columns, rows, ctx.rows)
         accumulator, _ = ctx.next_functions[-1]
         return None, None, hand_over(layer.weight, factors, accumulator)
 

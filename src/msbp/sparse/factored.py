@@ -18,46 +18,51 @@ _grad = cast(Any, torch.Tensor.grad)  # the slot that autograd itself writes
 class Factors:
     """values and columns (B, k) of g, and x (B, i); `limit` is a bound on the entries of the product, if any.
 
-    They stay valid until the buffers that they lie in are needed again, which `lease` prevents.
+    All are their own: x is no tensor that anybody else can write to. They stay valid until the buffers that
+    they lie in are needed again, which `lease` prevents. shape is the (n, i) of the product, whatever the
+    parameter that it waits on becomes in the meantime.
     """
 
-    __slots__ = ("columns", "lease", "limit", "values", "version", "x")
+    __slots__ = ("columns", "lease", "limit", "shape", "values", "x")
 
-    def __init__(self, values: Tensor, columns: Tensor, x: Tensor, lease: object = None):
+    def __init__(self, values: Tensor, columns: Tensor, x: Tensor, n: int, lease: object = None):
         self.values, self.columns, self.x, self.lease = values, columns, x, lease
-        self.version, self.limit = x._version, 0.0
-
-    def check(self) -> None:
-        """RuntimeError if x is not what it was in the forward pass."""
-        if self.x._version != self.version:
-            raise RuntimeError(
-                "a layer's input was changed in place before its weight gradient was formed; "
-                "change it after optimizer.step(), or change a copy"
-            )
+        self.shape, self.limit = (n, x.shape[1]), 0.0
 
     @classmethod
     def joined(cls, parts: Sequence["Factors"]) -> "Factors":
-        """The sum of several products, as the product of longer factors."""
-        for part in parts:
-            part.check()
-        return cls(
-            *(torch.cat([getattr(part, name) for part in parts]) for name in ("values", "columns", "x"))
-        )
+        """The sum of several products of one shape and k, as the product of longer factors."""
+        names = "values", "columns", "x"
+        values, columns, x = (torch.cat([getattr(part, name) for part in parts]) for name in names)
+        return cls(values, columns, x, parts[0].shape[0])
 
     def norm(self) -> Tensor:
         """The 2-norm of the product, a scalar tensor."""
-        self.check()
-        (B, k), i, n = self.values.shape, self.x.shape[1], int(self.columns.max()) + 1
-        addresses = (t.data_ptr() for t in (self.values, self.columns, self.x))
-        return torch.tensor(accumulate(*addresses, 0, B, n, i, k, self.limit)).sqrt()
+        return torch.tensor(self._accumulate(0)).sqrt()
 
     def add_to(self, grad: Tensor) -> Tensor:
-        """grad (n, i) += gᵀx."""
-        self.check()
-        (B, k), (n, i) = self.values.shape, grad.shape
-        addresses = (t.data_ptr() for t in (self.values, self.columns, self.x, grad))
-        accumulate(*addresses, B, n, i, k, self.limit)
+        """grad (n, i) += gᵀx; RuntimeError if grad has another shape."""
+        if grad.shape != self.shape:
+            raise RuntimeError(
+                f"gradients of shapes {tuple(grad.shape)} and {self.shape} do not add up: a weight was "
+                "replaced between two backward passes; zero the gradients before the second"
+            )
+        if _kind(grad) == (self.shape, self.x.dtype, self.x.device) and grad.is_contiguous():
+            self._accumulate(grad.data_ptr())
+            return grad
+        with torch.no_grad():
+            return grad.add_(self.formed().to(grad.device))
+
+    def formed(self) -> Tensor:
+        """gᵀx (n, i)."""
+        grad = torch.zeros(self.shape)
+        self._accumulate(grad.data_ptr())
         return grad
+
+    def _accumulate(self, grad: int) -> float:
+        addresses = (t.data_ptr() for t in (self.values, self.columns, self.x))
+        (B, k), (n, i) = self.values.shape, self.shape
+        return accumulate(*addresses, grad, B, n, i, k, self.limit)
 
 
 class FactoredParameter(nn.Parameter):
@@ -75,11 +80,12 @@ class FactoredParameter(nn.Parameter):
     def grad(self) -> Tensor | None:
         waiting = self.factors
         self._settle()
+        gradient = self.grad  # of the nn.Parameter that this has become
         for factors in waiting:
-            if self.grad is None:
-                self.grad = torch.zeros_like(self, requires_grad=False)
-            factors.add_to(self.grad)
-        return self.grad  # of the nn.Parameter that this has become
+            gradient = factors.formed() if gradient is None else factors.add_to(gradient)
+        if self.grad is not gradient:
+            _place(self, gradient)
+        return self.grad
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
@@ -100,13 +106,10 @@ class FactoredParameter(nn.Parameter):
         self.__class__ = nn.Parameter  # type: ignore[assignment]
 
     def merged(self) -> Factors | None:
-        """The waiting factors as one, or None if they differ in k and cannot be joined."""
-        if len(self.factors) > 1 and len({f.values.shape[1] for f in self.factors}) == 1:
+        """The waiting factors as one, or None if they differ in k or shape and cannot be joined."""
+        if len(self.factors) > 1 and len({(f.values.shape[1], f.shape) for f in self.factors}) == 1:
             self.factors = (Factors.joined(self.factors),)
-        if len(self.factors) != 1:
-            return None
-        self.factors[0].check()
-        return self.factors[0]
+        return self.factors[0] if len(self.factors) == 1 else None
 
     def detach(self) -> Tensor:
         """An nn.Parameter, as this is one from now on: nn.Parameter(...) accepts only its own kind."""
@@ -121,6 +124,21 @@ class FactoredParameter(nn.Parameter):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return nn.Parameter(self.data, self.requires_grad).__reduce_ex__(protocol)
+
+
+def _place(p: nn.Parameter, gradient: Tensor | None) -> None:
+    """Set p.grad. As in plain torch it stays what it is where p.data has become another kind of tensor."""
+    present = p.data
+    if gradient is None or _kind(present) == _kind(gradient):
+        p.grad = gradient
+        return
+    p.data = torch.empty(1, 1).expand(gradient.shape)  # torch compares a gradient with what is there
+    p.grad = gradient
+    p.data = present
+
+
+def _kind(tensor: Tensor) -> tuple[tuple[int, ...], torch.dtype, torch.device]:
+    return tensor.shape, tensor.dtype, tensor.device
 
 
 def leave(p: nn.Parameter, factors: Factors) -> None:

@@ -55,4 +55,4 @@ class Lookup:
             sizes = (B, self.F, E, first.n, first.values.shape[1], U)
             kernels.gradient_from_factors(*entries, numbers, weight, rows.data_ptr(), *sizes)
         counts = torch.ones(U, 1) if self.padding is None else (columns != self.padding).float()
-        return Factors(counts, columns, rows)
+        return Factors(counts, columns, rows, self.V)

@@ -110,7 +110,7 @@ def hand_over(p: Any, gradient: Gradient, accumulator: Any) -> Tensor | None:
     if accumulates and type(p) in PARAMETERS and not is_hooked(p):
         leave(p, gradient)
         return None
-    return gradient.add_to(torch.zeros_like(p, requires_grad=False))
+    return gradient.formed()
 
 
 def is_hooked(p: Any) -> bool:

@@ -19,7 +19,7 @@ class Table:
 
     def __init__(self, parameters: list[Tensor], moments: tuple[str, ...]):
         self.parameters, self.moments = parameters, moments
-        self.placed: list[list[int]] = [[] for _ in parameters]
+        self.placed: list[list[Any]] = [[] for _ in parameters]
         self.kept: list[list[Tensor]] = [[] for _ in parameters]
         self.records = np.zeros(len(parameters), UPDATE)
         self.address = self.records.ctypes.data
@@ -38,10 +38,12 @@ class Table:
         self.entered, self.alive = [], []
 
     def enter(self, at: int, gradient: Tensor | Factors, state: dict[str, Any]) -> bool:
-        """Enter a parameter's gradient; False if a kernel cannot take it."""
+        """Enter a parameter's gradient; False if a kernel cannot take it, RuntimeError if it does not fit."""
         p, column = self.parameters[at], self.column
-        moments = [state[moment] for moment in self.moments]
-        if [p.data_ptr(), *map(id, moments)] != self.placed[at] and not self._place(at, p, moments):
+        moments, shape = [state[moment] for moment in self.moments], p.shape
+        if gradient.shape != shape:
+            raise mismatch("gradient", gradient.shape, shape)
+        if [p.data_ptr(), shape, *map(id, moments)] != self.placed[at] and not self._place(at, p, moments):
             return False
         if isinstance(gradient, Factors):
             values, columns = gradient.values, gradient.columns
@@ -60,6 +62,9 @@ class Table:
         return True
 
     def _place(self, at: int, p: Tensor, moments: list[Tensor]) -> bool:
+        for name, moment in zip(self.moments, moments, strict=True):
+            if moment.shape != p.shape:
+                raise mismatch(f"state {name!r}", moment.shape, p.shape)
         if not all(suits(tensor) for tensor in (p, *moments)):
             return False
         record, n = self.records[at], p.shape[0] if p.dim() > 1 else 1
@@ -67,5 +72,13 @@ class Table:
         for name, moment in zip(("first", "second"), moments, strict=False):
             record[name] = moment.data_ptr()
         self.kept[at] = moments  # so that no other tensor can take over their identity
-        self.placed[at] = [p.data_ptr(), *map(id, moments)]
+        self.placed[at] = [p.data_ptr(), p.shape, *map(id, moments)]
         return True
+
+
+def mismatch(what: str, got: tuple[int, ...], wanted: tuple[int, ...]) -> RuntimeError:
+    """The error for a tensor of a shape that is not the parameter's."""
+    return RuntimeError(
+        f"a parameter of shape {tuple(wanted)} has a {what} of shape {tuple(got)}, as if its data had been "
+        "replaced: zero the gradients after that, and give it a new optimizer"
+    )

@@ -3,6 +3,8 @@
 Letters: B batch, i in_features, n out_features, k kept.
 """
 
+from ctypes import memmove
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -58,6 +60,11 @@ class Workspace:
         self.lookup = None
         if embedding is not None:
             self.lookup = Lookup(embedding, self.parts[0], stages[0].linear.in_features, capacity)
+            self.parts[0].x = self.lookup.x
+        self.copy = 0  # where x is copied to
+        if embedding is None and self.parts[0].sparse is not None:
+            self.parts[0].x = own = torch.empty(capacity, stages[0].linear.in_features)
+            self.copy = own.data_ptr()
         self.reads_out = stages[-1].activation is RELU
         widest = max(stage.linear.out_features for stage in stages)
         self.scratch = torch.empty(SCRATCH_ROWS * scratch_stride(widest), dtype=torch.uint8)
@@ -71,7 +78,7 @@ class Workspace:
         self.needs, self.gradients = needs, self._allocate(needs)
         column, B = self.column, x.shape[0]
         out = torch.empty(B, self.width)
-        column["x"][0], column["z"][-1] = x.data_ptr(), out.data_ptr()
+        column["x"][0], column["z"][-1] = self._keep(x) if needs[0] else x.data_ptr(), out.data_ptr()
         drops = False
         for depth, dropout in self.dropouts:
             column["p"][depth] = p = dropout.p if dropout.training else 0.0
@@ -82,6 +89,12 @@ class Workspace:
             self.lookup.forward(x, self.weights[-1], self.weights[0], int(column["z"][0]))
         forward(self.address, len(self.stages), B, draw_key() if drops else 0, SGEMM, given)
         return out
+
+    def _keep(self, x: Tensor) -> int:
+        """Where x lies while the weight's gradient may wait as factors: nobody else can write there."""
+        if self.copy:
+            memmove(self.copy, x.data_ptr(), x.nbytes)
+        return self.copy or x.data_ptr()
 
     def _allocate(self, needs: tuple[bool, ...]) -> list[Gradient]:
         """Tensors for the dense gradients that are needed; their addresses go into the table."""
@@ -126,7 +139,7 @@ class Workspace:
         for part in self.sparse_parts:
             part.finish(B)
             if self.needs[part.at]:
-                gradients[part.at] = part.factors(x if self.lookup is None else self.lookup.x, B, lease)
+                gradients[part.at] = part.factors(B, lease)
         if looked_up is not None:
             gradients[-1] = looked_up.gradient(self.weights[0])
         return grad_x, gradients
