@@ -37,7 +37,7 @@ def convolve(layer: SparseConv1d | SparseConv2d, x: Tensor) -> Tensor:
     if torch.is_autocast_enabled(x.device.type):
         with torch.autocast(x.device.type, enabled=False):  # a selection needs the parameters' precision
             return convolve(layer, x.to(layer.weight.dtype))
-    if not layer.enabled:
+    if not layer.enabled or not len(x):  # without an example there is no gradient to make sparse
         return layer._conv_forward(x, layer.weight, layer.bias)
     if Grid.fits(layer) and by_kernel(x, layer.weight):
         return Convolve.apply(layer, x, layer.weight, layer.bias)

@@ -59,6 +59,8 @@ class FusedLSTM(nn.LSTM):
             out, states = self.forward(input.unsqueeze(batch_dim), hx)
             return out.squeeze(batch_dim), (states[0].squeeze(1), states[1].squeeze(1))
         steps = input.transpose(0, 1) if self.batch_first else input
+        if not steps.shape[1]:  # without a sequence there is no gradient to make sparse
+            return super().forward(input, hx)
         out, states = self._layers(steps.flatten(0, 1), [steps.shape[1]] * len(steps), hx)
         out = out.view(*steps.shape[:2], -1)
         return out.transpose(0, 1) if self.batch_first else out, states
