@@ -32,7 +32,7 @@ def bench(*overrides):
 
 @pytest.fixture(scope="module")
 def result():
-    return bench()
+    return bench("only=[torch,dense,sbp,msbp,same_engine,unified]")
 
 
 def test_stdout_is_one_json_object_and_the_files_hold_it(tmp_path):
@@ -86,7 +86,10 @@ def test_rows_keep_the_entries_that_they_name(result):
 def test_every_case_has_rows_that_compose(case):
     cfg = compose([f"case={case}"], config="bench")
     assert cfg.case.name == case
+    usual = compose(config="bench")
     for name in cfg.only or cfg.rows:
+        if name not in ("dense", "msbp") and case != usual.case.name and cfg.rows[name] == usual.rows.get(name):
+            continue  # the usual case has shown that it composes
         row = compose([*cfg.case.overrides, *cfg.rows[name]])
         assert row.method._target_ and row.optimizer._target_
 
@@ -101,10 +104,10 @@ def test_every_sweep_names_a_setting_of_training(sweep):
 
 
 def test_a_sweep_measures_every_value_and_keeps_more_with_a_larger_ratio():
-    result = bench("sweep=k", "sweep.values=[0.1,0.5,1.0]", "only=[torch,msbp]", "seconds=0")
-    assert [point["value"] for point in result["points"]] == [0.1, 0.5, 1.0]
+    result = bench("sweep=k", "sweep.values=[0.1,0.5]", "only=[torch,msbp]", "seconds=0")
+    assert [point["value"] for point in result["points"]] == [0.1, 0.5]
     kept = [point["rows"][1]["k_per_layer"]["net.0"] for point in result["points"]]
-    assert kept == [2, 10, 20] and result["key"] == "paper.r"
+    assert kept == [2, 10] and result["key"] == "paper.r"
     assert benchmarks.name(result) == "mnist-by-k"
 
 
