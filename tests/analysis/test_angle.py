@@ -19,7 +19,7 @@ from msbp.tasks.mnist import Mnist, made_up
 from msbp.trainer import Run, Trainer
 
 SBP, MSBP = SparseBackprop(0.1, 0.0, name="sbp"), SparseBackprop(0.1, 0.8)
-LAYERS = {"net.0", "net.3", "net.6", "total"}
+LAYERS = {"net.0", "net.3", "net.6", "hidden", "total"}
 
 
 class Small(Mnist):
@@ -73,7 +73,7 @@ def test_full_backpropagation_estimates_without_error(method):
 def test_fewer_entries_make_a_larger_angle_in_hidden_layers_and_none_in_the_output():
     few, more = (measured(new_run(SparseBackprop(r, 0.0))) for r in (0.05, 0.5))
     assert few["net.6"] == more["net.6"] == 0.0
-    for layer in ("net.0", "net.3", "total"):
+    for layer in ("net.0", "net.3", "hidden", "total"):
         assert 0 < more[layer] < few[layer] <= math.pi / 2
 
 
@@ -114,6 +114,11 @@ def test_a_run_that_is_watched_is_a_request_of_its_own():
     assert signature(plain) != signature(watched)
     del plain.trainer.watch
     assert signature(plain) == signature(compose()), "records from before there was a watch stay valid"
+
+
+def test_the_exact_gradient_of_the_output_layer_makes_the_total_smaller_than_that_of_the_hidden_layers():
+    angles = measured(new_run(SBP))
+    assert angles["total"] < angles["hidden"] <= angles["net.0"] + angles["net.3"]
 
 
 @pytest.mark.parametrize("every", [0, 1.5, True])

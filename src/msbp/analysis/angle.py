@@ -6,7 +6,7 @@ method gives it, its memory going on from where it is, and the truth from full b
 
 import copy
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +41,9 @@ class Angle:
 
 
 def estimation_angles(model: nn.Module, task: Any, batches: Iterable[tuple[Tensor, ...]]) -> dict[str, float]:
-    """δ in radians of each module's parameters by its dotted name, and of all of them as `total`.
+    """δ in radians by dotted name of module, of all hidden layers together (`hidden`), and in `total`.
 
+    The output layer's gradient is exact and may be by far the longest, so that the total says little of them.
     A batch weighs as much as its last tensor, the labels, is long. Both gradients see the same dropout masks.
     Works on a copy; the model, its memory and the random state stay as they are.
     """
@@ -60,7 +61,7 @@ def estimation_angles(model: nn.Module, task: Any, batches: Iterable[tuple[Tenso
                     module.enabled = enabled
                 task.loss(twin, batch).backward()
                 add_gradients(twin, len(batch[-1]), sums)
-    return angles(estimate, true)
+    return angles(estimate, true, {name for group in model.hidden_layers for name in group})  # type: ignore[union-attr]
 
 
 def zeros(model: nn.Module) -> Vectors:
@@ -79,14 +80,16 @@ def add_gradients(model: nn.Module, weight: int, sums: Vectors) -> None:
     model.zero_grad()
 
 
-def angles(estimate: Vectors, true: Vectors) -> dict[str, float]:
-    """The angle by module, and in total, of vectors that are given by the names of parameters."""
-    modules: dict[str, list[str]] = {}
+def angles(estimate: Vectors, true: Vectors, hidden: Collection[str]) -> dict[str, float]:
+    """The angle by module, over the hidden ones, and in total, of vectors by the names of parameters."""
+    parts: dict[str, list[str]] = {}
     for name in true:
-        modules.setdefault(name.rpartition(".")[0], []).append(name)
-    parts = modules | {"total": list(true)}
+        parts.setdefault(name.rpartition(".")[0], []).append(name)
+    inside = [name for module, names in parts.items() if module in hidden for name in names]
+    parts |= {"hidden": inside, "total": list(true)}
     return {
-        part: angle([estimate[n] for n in names], [true[n] for n in names]) for part, names in parts.items()
+        part: angle([estimate[name] for name in names], [true[name] for name in names])
+        for part, names in parts.items()
     }
 
 
