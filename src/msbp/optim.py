@@ -6,7 +6,7 @@ One kernel call updates all parameters of a group that are float32 on the CPU; o
 import math
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -29,6 +29,8 @@ class Adam(OneCall):
     `last_step` says how old they are. A state_dict holds them as they are, so that a resumed run goes on
     bit for bit; `settle` brings them up to date, for torch's own Adam to go on with.
     """
+
+    only: ClassVar = {"weight_decay": 0, "amsgrad": False, "maximize": False}
 
     def __init__(
         self, params: Iterable, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
@@ -106,6 +108,8 @@ def powers(beta1: float, beta2: float) -> tuple[np.ndarray, np.ndarray]:
 
 class SGD(OneCall):
     """torch.optim.SGD's update, with and without momentum."""
+
+    only: ClassVar = {"dampening": 0, "weight_decay": 0, "nesterov": False, "maximize": False}
 
     def __init__(self, params: Iterable, lr: float, momentum: float = 0.0):
         if not lr >= 0 or not momentum >= 0:

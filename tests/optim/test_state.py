@@ -63,6 +63,56 @@ def test_a_settled_state_dict_has_torchs_moments(ours, theirs):
 
 
 @each_optimizer
+def test_torchs_optimizer_and_ours_go_on_with_each_others_state(ours, theirs):
+    twins = Twins(network(), ours, theirs)
+    for count in range(4):
+        assert run(twins, 8) <= 5e-6
+        if count % 2 == 0:
+            twins.ours.settle()
+        states = [through_a_file(optimizer.state_dict()) for optimizer in (twins.ours, twins.theirs)]
+        kinds = (theirs, ours) if count % 2 == 0 else (ours, theirs)
+        twins.ours, twins.theirs = kinds[0](twins.model.parameters()), kinds[1](twins.dense)
+        for optimizer, state in zip((twins.ours, twins.theirs), states, strict=True):
+            optimizer.load_state_dict(state)
+
+
+@each_optimizer
+def test_momentum_may_begin_after_a_state_was_taken_over(ours, theirs):
+    model = network()
+    train(model, theirs(model.parameters()), [batch()])
+    source, optimizer = torch.optim.SGD(model.parameters(), 0.1), optim.SGD(model.parameters(), 0.1)
+    train(model, source, [batch()])
+    optimizer.load_state_dict(source.state_dict())
+    optimizer.param_groups[0]["momentum"] = 0.9
+    train(model, optimizer, [batch()])
+    assert optimizer.state[model[0].weight]["momentum_buffer"].any()
+
+
+FOREIGN = {
+    "weight_decay": (optim.Adam, lambda p: torch.optim.Adam(p, weight_decay=0.1)),
+    "decoupled weight_decay": (optim.Adam, lambda p: torch.optim.AdamW(p, weight_decay=0.1)),
+    "amsgrad": (optim.Adam, lambda p: torch.optim.Adam(p, amsgrad=True)),
+    "maximize": (lambda p: optim.SGD(p, 0.1), lambda p: torch.optim.SGD(p, 0.1, maximize=True)),
+    "nesterov": (lambda p: optim.SGD(p, 0.1), lambda p: torch.optim.SGD(p, 0.1, 0.9, nesterov=True)),
+    "dampening": (lambda p: optim.SGD(p, 0.1), lambda p: torch.optim.SGD(p, 0.1, 0.9, dampening=0.5)),
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_a_state_or_group_that_asks_for_what_is_not_here_is_refused(what):
+    ours, theirs = FOREIGN[what]
+    model = network()
+    source, optimizer, option = theirs(model.parameters()), ours(model.parameters()), what.split()[-1]
+    before = optimizer.state_dict()
+    with pytest.raises(ValueError, match=f"has no {option}"):
+        optimizer.load_state_dict(source.state_dict())
+    assert optimizer.state_dict() == before
+    group = {"params": network().parameters(), option: source.param_groups[0][option]}
+    with pytest.raises(ValueError, match=f"has no {option}"):
+        optimizer.add_param_group(group)
+
+
+@each_optimizer
 def test_a_closure_is_called_with_gradients_on(ours, theirs):
     model = network()
     optimizer = ours(model.parameters())

@@ -1,8 +1,8 @@
 """An optimizer that enters all gradients into a table and updates every parameter in one call of a kernel."""
 
 from abc import abstractmethod
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
 
 import torch
 import torch.optim.optimizer as torch_hooks
@@ -20,6 +20,12 @@ class OneCall(torch.optim.Optimizer):
     """Gradients that wait as factors are taken as they are; what no kernel suits goes through torch."""
 
     _tables: dict[int, Table]
+    only: ClassVar[
+        dict[str, Any]
+    ] = {}  # what torch's own optimizer has more of, and the one value there is here
+
+    def __init__(self, params: Iterable, defaults: dict[str, Any]):
+        super().__init__(params, defaults | self.only)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters that have a gradient; return what the closure gave, if there is one."""
@@ -52,15 +58,30 @@ class OneCall(torch.optim.Optimizer):
                 p.grad = None
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take over a state; the moments of a parameter may come from torch's own optimizer."""
+        """Take over a state, maybe of torch's own optimizer; ValueError if that does what is not here."""
+        for group in state_dict["param_groups"]:
+            self._check(group)
         super().load_state_dict(state_dict)
         self.__dict__.pop("_tables", None)
+        for group in self.param_groups:
+            group.update(self.only)
         for state in self.state.values():
             state["step"] = int(state.get("step", 0))
+            for name in [name for name, value in state.items() if value is None]:
+                del state[name]  # as torch's SGD has a momentum_buffer without momentum
 
     def add_param_group(self, param_group: Group) -> None:
+        self._check(param_group)
         super().add_param_group(param_group)
         self.__dict__.pop("_tables", None)
+
+    def _check(self, group: Group) -> None:
+        for name, value in self.only.items():
+            if group.get(name, value) != value:
+                raise ValueError(
+                    f"{type(self).__name__} has no {name}, got {group[name]}: use torch.optim's, which takes "
+                    "the gradients of converted layers as well"
+                )
 
     def settle(self) -> None:
         """Bring all state up to date, for another optimizer to go on with."""
