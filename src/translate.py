@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import hydra
 import torch
+from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from msbp import machine
@@ -38,12 +39,14 @@ def translate(cfg: DictConfig) -> None:
     lines, trained = read_lines(Path(cfg.input)), load(Path(cfg.checkpoint))
     device = machine.device_of(cfg.device)
     machine.set_up(cfg.threads, device)
-    trained.config.task.update({key: cfg[key] for key in ("beam", "alpha") if cfg[key] is not None})
+    changes = {key: cfg[key] for key in ("beam", "alpha") if cfg[key] is not None}
+    # not build: a checkpoint says nothing of where data lie, and none are read
+    task = replace(instantiate(trained.config.task, _convert_="all"), **changes)
     source, target = (Words(trained.kept[name]) for name in (SOURCE_WORDS, TARGET_WORDS))
     model = build(trained.config.model, source_words=len(source), target_words=len(target))
     model.load_state_dict(trained.weights)
     since = time.perf_counter()
-    found = build(trained.config.task).translate(model.to(device).eval(), lines, source, target)
+    found = task.translate(model.to(device).eval(), lines, source, target)
     with written_whole(Path(cfg.output)) as file:
         file.writelines(f"{line}\n".encode() for line in found)
     print(f"{len(lines)} lines in {time.perf_counter() - since:.1f} s: {cfg.output}")
