@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from msbp import record
-from msbp.launch import compose
-from msbp.record import find, settings, signature, write
+from msbp.launch import ROOT, compose
+from msbp.record import NEEDED, find, parse, settings, signature, summary, write
 
 SAME = [
     "seed=7", "force=true", "paths.data=/x", "paths.outputs=y", "paths.offline=true", "trainer.device=auto",
@@ -24,6 +24,10 @@ OTHER = [
     "optimizer._target_=msbp.optim.SGD", "method=sbp", "method=baseline", "method.layers=[net.0]",
     "trainer.clip={_target_:msbp.optim.clip_grad_norm_,_partial_:true,max_norm:5}",
 ]  # fmt: skip
+
+
+with open(ROOT / "outputs/published/records.jsonl", encoding="utf-8") as lines:
+    PUBLISHED = lines.readline()
 
 
 def of(*overrides):
@@ -85,8 +89,10 @@ def test_a_signature_is_8_hex_digits_and_survives_json(tree):
 
 
 def made(seed=0, started="2026-01-01T00:00:00+00:00", **fields):
+    """A whole record: what a published one has, and a history of its own."""
     rows = [{"epoch": 1, "loss": 0.5, "test": None}, {"epoch": 2, "loss": 0.25, "test": 97.5}]
-    return {"signature": "0123abcd", "seed": seed, "started_at": started, "history": rows, **fields}
+    own = {"signature": "0123abcd", "seed": seed, "started_at": started, "history": rows}
+    return json.loads(PUBLISHED) | own | fields
 
 
 def test_a_record_and_its_csv_read_back(tmp_path):
@@ -147,6 +153,28 @@ def test_the_newest_whole_record_of_a_request_is_found(tmp_path):
     assert path == tmp_path / "a/record.json" and found["started_at"] == "2026-01-02"
     assert find(tmp_path, "0123abcd", 1) is None and find(tmp_path, "ffffffff", 0) is None
     assert find(tmp_path / "none", "0123abcd", 0) is None
+
+
+WRONG = {
+    "r": "0.04", "gamma": [], "test": None, "test_last": float("nan"), "k_per_layer": 3, "bp_s": "abc",
+    "steps": 1.5, "started_at": 5, "threads": True, "config": {"a": 1}, "history": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change", [{key: ...} for key in NEEDED if "." not in key] + [{k: v} for k, v in WRONG.items()]
+)
+def test_a_record_with_a_field_missing_or_of_the_wrong_type_is_none_and_told(tmp_path, caplog, change):
+    damaged = {key: value for key, value in (made() | change).items() if value is not ...}
+    (tmp_path / record.NAME).write_text(json.dumps(damaged))
+    assert find(tmp_path, "0123abcd", 0) is None
+    assert f"{tmp_path}/record.json does not count as a record: " in caplog.text
+
+
+def test_what_counts_as_a_record_can_be_told(tmp_path):
+    needed = {key: value for key, value in made().items() if key in NEEDED}
+    for whole in (needed, needed | {"r": None, "gamma": None}, made(k_per_layer={})):
+        assert "BP + update" in summary(tmp_path, parse(json.dumps(whole)))
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"null", b"{}", b'{"signature": "0123abcd"}', b"\xff"])

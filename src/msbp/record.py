@@ -4,6 +4,7 @@ import csv
 import hashlib
 import io
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from .atomic import written_whole
+from .kinds import fits
 
+log = logging.getLogger(__name__)
 NAME, ANGLES, HYPOTHESES = "record.json", "angles.jsonl", "hypotheses.txt"
 # What a run does not learn from; `paper` only holds defaults that other keys refer to.
 IGNORED = (
@@ -26,6 +29,15 @@ UNCOUNTED = {
     "method.schedule": "every",
     "method.period": 1,
 }
+
+# What every reader of a record may count on, by dotted key; * is any.
+NEEDED: dict[str, Any] = {
+    "signature": str, "seed": int, "task": str, "method": str, "r": float | None, "gamma": float | None,
+    "metric": str, "dev": float, "test": float, "test_last": float, "best_epoch": int, "steps": int,
+    "bp_s": float, "update_s": float, "total_s": float, "times_comparable": bool, "machine": str, "cpu": str,
+    "device": str, "threads": int, "torch": str, "commit": str, "dirty": bool, "started_at": str,
+    "history": list, "config": dict, "config.method": dict, "k_per_layer": dict, "k_per_layer.*": int,
+}  # fmt: skip
 
 
 def settings(cfg: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
@@ -77,10 +89,10 @@ def different(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
 def seed_of(cfg: DictConfig) -> int:
     """The run's seed; ValueError unless it is one whole number."""
     seed = cfg.seed
-    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
         raise ValueError(
-            f"seed must be one whole number of at least 0, got {seed!r}; for several runs use -m, as in: "
-            "python -m src.train -m seed=0,1,2"
+            f"seed must be one whole number of at least 0 and below 2**64, got {seed!r}; for several runs "
+            "use -m, as in: python -m src.train -m seed=0,1,2"
         )
     return seed
 
@@ -104,7 +116,7 @@ def asked(cfg: DictConfig, method: Any, k_per_layer: Mapping[str, int]) -> dict[
 def summary(path: Path, record: Mapping[str, Any]) -> str:
     """What a user wants to know first, in four lines."""
     letters = "" if record["r"] is None else f" (r={record['r']:g}, gamma={record['gamma']:g})"
-    sample = "" if record["sample"] == "full" else f" on the {record['sample']} made-up sample"
+    sample = " on the tiny made-up sample" if record.get("sample") == "tiny" else ""
     shared = (
         "" if record["times_comparable"] else "; not comparable: shared machine, or another after a resume"
     )
@@ -158,13 +170,40 @@ def angle_line(record: Mapping[str, Any], angle: Mapping[str, Any]) -> str:
 
 
 def find(outputs: Path, wanted: str, seed: int) -> tuple[Path, dict[str, Any]] | None:
-    """The newest record of this signature and seed below outputs; a damaged file is no record."""
+    """The newest record of this signature and seed below outputs; a damaged file is no record, and told."""
     found = []
     for path in outputs.rglob(NAME):
         try:
-            record = json.loads(path.read_bytes())
-            if (record["signature"], record["seed"]) == (wanted, seed):
-                found.append((record["started_at"], path, record))
-        except (OSError, ValueError, LookupError, TypeError):
+            record = parse(path.read_bytes())
+        except (OSError, ValueError) as error:
+            log.warning("%s does not count as a record: %s", path, error)
             continue
+        if (record["signature"], record["seed"]) == (wanted, seed):
+            found.append((record["started_at"], path, record))
     return max(found, key=lambda entry: entry[0])[1:] if found else None
+
+
+def parse(content: bytes | str) -> dict[str, Any]:
+    """A record out of its JSON; ValueError says what is wrong with it."""
+    try:
+        record = json.loads(content, parse_constant=_refuse)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"not a whole JSON record ({error})") from error
+    if not isinstance(record, dict):
+        raise ValueError(f"not a record but a {type(record).__name__}")
+    wrong = [key for key, kind in NEEDED.items() if not all(fits(value, kind) for value in at(record, key))]
+    if wrong:
+        raise ValueError(f"missing or of the wrong type: {', '.join(wrong)}")
+    return record
+
+
+def at(tree: Any, key: str) -> list[Any]:
+    """The values of a record at a dotted key; Ellipsis stands for what is not there."""
+    name, _, rest = key.partition(".")
+    here = tree if isinstance(tree, dict) else {}
+    below = list(here.values()) if name == "*" else [here.get(name, ...)]
+    return [value for one in below for value in at(one, rest)] if rest else below
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not a number")

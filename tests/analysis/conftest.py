@@ -21,7 +21,10 @@ def record_of(signature="5e77e000", seed=0, **fields):
         "history": [], "commit": "1234567890abcdef", "dirty": False, "machine": "a" * 8, "cpu": "EPYC",
         "device": "cpu", "threads": 1, "python": "3.11", "torch": "2.14.1", "blas": "mkl",
         "started_at": f"2025-01-01T00:00:{seed:02d}+00:00",
-        "config": {"paths": {"data": "/home/me/data"}, "task": {"name": "mnist", "data": "/home/me/data"}},
+        "config": {
+            "paths": {"data": "/home/me/data"}, "method": {"name": "msbp"},
+            "task": {"name": "mnist", "data": "/home/me/data"},
+        },
     }  # fmt: skip
     return record | fields
 

@@ -7,7 +7,8 @@ from msbp.analysis import rows
 from msbp.analysis.documents import document
 from msbp.analysis.files import save
 from msbp.analysis.formats import renderings
-from msbp.analysis.published import contents, publish, publish_angles, shown_in, stale, without_paths
+from msbp.analysis.published import contents, shown_in, stale
+from msbp.analysis.publishing import publish, publish_angles, without_paths
 from msbp.analysis.runs import published_runs
 from msbp.analysis.sources import Sources
 from msbp.analysis.tables import fill
@@ -33,7 +34,7 @@ def lines(tmp_path):
 @pytest.fixture
 def offer(runs_of, settle, lines):
     """Publish what the table uses of these records."""
-    return lambda records, **keys: publish(rows.of(fill(CONFIG, runs_of(records), settle)), lines, **keys)
+    return lambda records, **keys: publish([rows.of(fill(CONFIG, runs_of(records), settle))], lines, **keys)
 
 
 def published(lines):
@@ -48,12 +49,13 @@ def test_only_what_the_table_uses_is_published(offer, lines, record_of):
 def test_no_path_of_a_machine_is_published(offer, lines, record_of):
     offer([record_of(MSBP)])
     assert "/home" not in lines.read_text("utf-8")
-    assert published(lines)[0]["config"] == {"task": {"name": "mnist"}}
+    assert published(lines)[0]["config"] == {"task": {"name": "mnist"}, "method": {"name": "msbp"}}
 
 
 def test_everything_else_is_published_as_it_was_measured(record_of):
     record = record_of(MSBP, history=[{"epoch": 1, "dev": 97.0}])
-    assert without_paths(record) == record | {"config": {"task": {"name": "mnist"}}}
+    kept = {"task": {"name": "mnist"}, "method": {"name": "msbp"}}
+    assert without_paths(record) == record | {"config": kept}
 
 
 def test_a_run_replaces_the_one_of_its_signature_and_seed_only(offer, lines, record_of):
@@ -162,7 +164,7 @@ def angles():
 
 def test_angles_are_published_with_their_runs_and_each_moment_once(lines, record_of, runs_of, settle, angles):
     made = document(FIGURE, Sources(runs_of([record_of(MSBP)]), settle, angles=angles))
-    publish(made, lines)
+    publish([made], lines)
     kept = lines.with_name("angles.jsonl")
     assert publish_angles(made, kept) == publish_angles(made, kept) == 2
     assert [json.loads(line)["step"] for line in kept.read_text("utf-8").splitlines()] == [0, 2]
