@@ -1,5 +1,7 @@
+import errno
 import logging
 import multiprocessing
+from pathlib import Path
 
 import pytest
 
@@ -29,6 +31,14 @@ def test_a_forced_request_takes_a_place_of_its_own(tmp_path):
                 assert [path.name for path in (first, second, third)] == ["key.pt", "key.2.pt", "key.3.pt"]
     with claims.request(tmp_path, "key", again=True) as alone:
         assert alone == first, "a killed run finds its checkpoint"
+
+
+def test_half_a_checkpoint_of_a_killed_process_goes_and_nobody_elses(tmp_path):
+    for name in (".key.pt.x1.part", ".key.2.pt.x1.part", ".key2.pt.x1.part", "key.pt"):
+        (tmp_path / name).touch()
+    with claims.request(tmp_path, "key", again=False):
+        left = {path.name for path in tmp_path.iterdir()} - {"key.lock"}
+        assert left == {".key.2.pt.x1.part", ".key2.pt.x1.part", "key.pt"}
 
 
 def hold(folder, ready, leave):
@@ -90,3 +100,16 @@ def test_a_failed_run_has_its_reason_in_the_log(tmp_path, caplog):
         raise ZeroDivisionError("no loss at all")
     log = (tmp_path / "train.log").read_text()
     assert "no loss at all" in log and "Traceback" in log
+
+
+def test_a_full_disk_is_told_with_the_file_and_without_the_log(tmp_path, monkeypatch, capsys):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match=r"cannot write: No space left on device.*latest"):
+        claims.company(tmp_path).__enter__()
+    log = claims.Log("/dev/full")
+    log.handle(logging.makeLogRecord({"msg": "a line"}))
+    log.close()
+    assert capsys.readouterr().err == ""

@@ -1,12 +1,14 @@
 import io
 import logging
+import os
+import sys
 import threading
 
 import pytest
 from rich.console import Console
 
 from msbp import progress
-from msbp.progress import Progress, ToConsole
+from msbp.progress import Progress, Screen, ToConsole
 
 SECONDS = {"bp_s": 1.25, "total_s": 3.5}
 ROW = {"epoch": 1, "labels": 7000, "loss": 0.25, "dev": 97.5, **SECONDS}
@@ -52,3 +54,14 @@ def test_letters_that_the_terminal_lacks_do_not_stop_a_run(monkeypatch):
     monkeypatch.setattr(progress, "console", Console(file=narrow))
     monkeypatch.setattr(logging, "raiseExceptions", False)
     ToConsole().handle(logging.makeLogRecord({"msg": "γ = 0.8"}))
+
+
+def test_a_reader_that_goes_away_does_not_stop_a_run(monkeypatch, capfd):
+    gone, pipe = os.pipe()
+    os.close(gone)
+    with open(pipe, "w", encoding="utf-8") as stdout:
+        monkeypatch.setattr(progress, "console", Screen(file=stdout))
+        monkeypatch.setattr(sys, "stdout", stdout)
+        for _ in range(2):
+            ToConsole().handle(logging.makeLogRecord({"msg": "epoch"}))
+    assert capfd.readouterr().err.count("nobody reads this output any more; the run goes on") == 1

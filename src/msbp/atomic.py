@@ -1,5 +1,6 @@
 """Files that appear whole or not at all, whenever the writer is killed."""
 
+import glob
 import os
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ def written_whole(path: Path) -> Iterator[IO[bytes]]:
 
     OSError names path. A killed writer can leave a file `.NAME.*.part` beside it, which nothing reads.
     """
-    try:
+    with naming(path):
         descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
         try:
             with os.fdopen(descriptor, "w+b") as file:
@@ -26,11 +27,24 @@ def written_whole(path: Path) -> Iterator[IO[bytes]]:
         except BaseException:
             os.unlink(part)
             raise
+    sync(path.parent)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An OSError within the block is one of writing path; the system names no file where a disk is full."""
+    try:
+        yield
     except OSError as error:
         if error.filename == str(path):
             raise
         raise OSError(error.errno, f"cannot write: {error.strerror or error}", str(path)) from error
-    sync(path.parent)
+
+
+def drop_parts(path: Path) -> None:
+    """Delete what killed writers left of path; nobody else may be writing it."""
+    for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        part.unlink(missing_ok=True)
 
 
 def sync(folder: Path) -> None:

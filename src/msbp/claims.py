@@ -7,10 +7,11 @@ import fcntl
 import logging
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from .atomic import drop_parts, naming, written_whole
 from .record import NAME
 
 log = logging.getLogger(__name__)
@@ -21,6 +22,7 @@ def request(checkpoints: Path, key: str, *, again: bool) -> Iterator[Path]:
     """Hold the request named key and give the path of its checkpoint; wait while another process holds it.
 
     again: do not wait but take a place of its own, so that one request can run several times at once.
+    Half a checkpoint that a killed process left there is deleted.
     """
     checkpoints.mkdir(parents=True, exist_ok=True)
     name, place = key, 1
@@ -33,6 +35,7 @@ def request(checkpoints: Path, key: str, *, again: bool) -> Iterator[Path]:
                     continue
                 log.info("the same request is running in another process: waiting for it")
                 held(lock, wait=True)
+            drop_parts(checkpoints / f"{name}.pt")
             yield checkpoints / f"{name}.pt"
             return
 
@@ -61,8 +64,9 @@ def run_folder(folder: Path, files: dict[str, bytes]) -> Iterator[None]:
                 f"{folder} holds another run: leave out hydra.run.dir, or name a new folder"
             )
         for name, content in files.items():
-            (folder / name).write_bytes(content)
-        handler = logging.FileHandler(folder / "train.log", encoding="utf-8", errors="backslashreplace")
+            with written_whole(folder / name) as file:
+                file.write(content)
+        handler = Log(folder / "train.log", encoding="utf-8", errors="backslashreplace")
         handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
         logging.getLogger().addHandler(handler)
         try:
@@ -74,6 +78,17 @@ def run_folder(folder: Path, files: dict[str, bytes]) -> Iterator[None]:
         finally:
             logging.getLogger().removeHandler(handler)
             handler.close()
+
+
+class Log(logging.FileHandler):
+    """Leaves out what a full disk does not take: files that a run cannot do without say so."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
 
 
 @contextmanager
@@ -89,5 +104,6 @@ def company(folder: Path) -> Iterator[Callable[[], bool]]:
             held(turn, wait=True)  # trading one kind of lock for the other is not atomic: one run at a time
             alone = held(running, wait=False)
             held(running, wait=True, shared=True)
-            latest.write_bytes(token)
+            with naming(latest):
+                latest.write_bytes(token)
         yield lambda: alone and latest.read_bytes() == token

@@ -2,8 +2,11 @@
 
 import logging
 import multiprocessing
+import os
+import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -13,7 +16,22 @@ from rich.text import Text
 
 log = logging.getLogger(__name__)
 BETWEEN = 0.2  # seconds between two looks of the live line
-console = Console(soft_wrap=True)
+
+
+class Screen(Console):
+    """What somebody may read or not: a pipe that is closed does not stop a run."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            print(
+                "nobody reads this output any more; the run goes on, and train.log has it all",
+                file=sys.stderr,
+            )
+
+
+console = Screen(soft_wrap=True)
 
 
 class ToConsole(logging.Handler):
