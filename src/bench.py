@@ -1,7 +1,6 @@
 """Milliseconds per training step: python -m src.bench case=mnist [sweep=k] [threads=2] [format=json]."""
 
 import json
-from pathlib import Path
 
 import hydra
 from omegaconf import DictConfig
@@ -10,14 +9,15 @@ from msbp.analysis.benchmark_tables import table
 from msbp.analysis.benchmarks import remarks, write
 from msbp.bench.case import measure
 from msbp.bench.progress import Voice
-from msbp.launch import CONF, start
+from msbp.launch import CONF, folder, start
 
 
 @hydra.main(config_path=CONF, config_name="bench", version_base="1.3")
 def main(cfg: DictConfig) -> None:
     voice = Voice()
+    place = folder("paths.outputs", cfg.paths.outputs) / "bench"
     result = measure(cfg, voice)
-    written = write(Path(cfg.paths.outputs) / "bench", result)
+    written = write(place, result)
     print(json.dumps(result, ensure_ascii=False) if cfg.format == "json" else table(result))
     for line in (*remarks(result), f"written: {', '.join(map(str, written))}"):
         voice.say(line)

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import hydra
@@ -12,15 +11,15 @@ from omegaconf import DictConfig
 from msbp import machine
 from msbp.analysis.files import save
 from msbp.analysis.theory import checks
-from msbp.launch import CONF, start
+from msbp.launch import CONF, folder, start
 
 
 @hydra.main(config_path=CONF, config_name="theory", version_base="1.3")
 def main(cfg: DictConfig) -> None:
+    path = folder("paths.outputs", cfg.paths.outputs) / "theory.json"
     found = checks(cfg.seed)
     here = machine.describe(torch.device("cpu"))
     found |= {name: here[name] for name in ("commit", "dirty", "torch")}
-    path = Path(cfg.paths.outputs) / "theory.json"
     save({path: json.dumps(found, ensure_ascii=False, allow_nan=False, indent=1) + "\n"})
     for name in ("lemma_3", "lemma_4", "theorem_1"):
         for row in found[name]:

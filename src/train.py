@@ -14,10 +14,11 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from msbp import claims, machine, record
-from msbp.checkpoint import Checkpoint, save_weights
+from msbp.checkpoint import Checkpoint, drop_finished, save_weights
 from msbp.clock import Clock
 from msbp.dropped import dropped_fraction
-from msbp.launch import CONF, build, described, report_command, start
+from msbp.launch import CONF, described, report_command, start
+from msbp.request import Request, request
 from msbp.trainer import Run
 
 log = logging.getLogger(__name__)
@@ -37,67 +38,58 @@ def main(cfg: DictConfig) -> None:
 
 def train(cfg: DictConfig, folder: Path, overrides: list[str]) -> Mapping[str, Any]:
     """The record of this request: the one that there is, or that of a run in folder."""
-    seed, outputs = record.seed_of(cfg), Path(cfg.paths.outputs)
-    parts = {part: build(cfg[part]) for part in ("task", "method", "trainer", "optimizer")}
-    signature = record.signature(cfg)
-    with claims.request(outputs / "checkpoints", f"{signature}-s{seed}", again=cfg.force) as place:
-        known = None if cfg.force else record.find(outputs, signature, seed)
-        if known:
+    ask = request(cfg)
+    checkpoints = ask.outputs / "checkpoints"
+    with claims.request(checkpoints, ask.key, again=cfg.force) as place:
+        known = record.find(ask.outputs, ask.signature, ask.seed)
+        if known or cfg.force:
+            drop_finished(place, ask.trainer.epochs)
+        if known and not cfg.force:
             log.info("this request has a record; force=true runs it again\n%s", record.summary(*known))
             return known[1]
-        company = claims.company(outputs / "checkpoints")
-        with claims.run_folder(folder, described(cfg, overrides)), company as alone:
-            return learn(cfg, folder, place, alone, **parts)
+        with claims.run_folder(folder, described(cfg, overrides)), claims.company(checkpoints) as alone:
+            return learn(ask, folder, place, alone)
 
 
-def learn(cfg: DictConfig, folder: Path, place: Path, alone: Callable[[], bool],
-          task: Any, method: Any, trainer: Any, optimizer: Any) -> Mapping[str, Any]:  # fmt: skip
+def learn(ask: Request, folder: Path, place: Path, alone: Callable[[], bool]) -> Mapping[str, Any]:
     """Train, with a checkpoint at place, and write what folder keeps; the record comes last."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    device = machine.device_of(trainer.device)
+    trainer, device = ask.trainer, machine.device_of(ask.trainer.device)
     allocator = machine.set_up(trainer.threads, device)
     here = machine.describe(device)
-    timed_under = {key: here[key] for key in ("commit", "machine", "device", "threads")}
-    checkpoint = Checkpoint(
-        place,
-        record.settings(cfg),
-        conditions=lambda: timed_under | {"alone": alone()},
-        resume=cfg.resume and Path(cfg.resume),
-    )
-    run, installed = prepare(cfg, task, method, optimizer, device)
+    settings, times = record.settings(ask.cfg), machine.timed_under(here)
+    checkpoint = Checkpoint(place, settings, lambda: times | {"alone": alone()}, ask.resume)
+    run, k_per_layer = prepare(ask, device)
     trainer.fit(run, checkpoint)
 
-    some = islice(task.batches(run.splits.dev, cfg.seed, epoch=0), DEV_BATCHES)
-    dropped = dropped_fraction(run.model, task, some, installed.k_per_layer)
-    save_weights(run.model, folder / "weights.pt")
-    done = {
-        **record.asked(cfg, method, installed.k_per_layer),
-        **run.measured(),
-        **here,
+    some = islice(ask.task.batches(run.splits.dev, ask.seed, epoch=0), DEV_BATCHES)
+    done = record.asked(ask.cfg, ask.method, k_per_layer) | run.measured() | here
+    done |= {
         "times_comparable": checkpoint.comparable(),
         "allocator_keeps_memory": allocator,
-        "dropped_fraction": dropped,
+        "dropped_fraction": dropped_fraction(run.model, ask.task, some, k_per_layer),
         "notes": list(run.splits.notes),
         "started_at": started,
-        "config": record.settings(cfg),
+        "config": settings,
     }
-    texts = {**run.splits.keep, record.HYPOTHESES: run.state.texts}
-    path = record.write(folder, done, run.state.watched, texts)
-    checkpoint.close(folder if trainer.keep_checkpoint else None)
-    log.info("%s\ntables: %s", record.summary(path, done), report_command(cfg.paths.outputs))
+    save_weights(run.model, folder / "weights.pt")
+    if trainer.keep_checkpoint:
+        checkpoint.keep(folder)
+    path = record.write(folder, done, run.state.watched, run.texts())
+    checkpoint.close()
+    log.info("%s\ntables: %s", record.summary(path, done), report_command(ask.cfg.paths.outputs))
     return done
 
 
-def prepare(cfg: DictConfig, task: Any, method: Any, optimizer: Any, device: torch.device) -> tuple[Run, Any]:
-    """Data, then a model that depends on the seed alone, then the method in it."""
-    splits = task.splits(cfg.seed)
+def prepare(ask: Request, device: torch.device) -> tuple[Run, dict[str, int]]:
+    """Data, then a model that depends on the seed alone, then the method in it; its k of each layer."""
+    splits = ask.task.splits(ask.seed)
     for note in splits.notes:
         log.info(note)
-    torch.manual_seed(cfg.seed)
-    model = build(cfg.model, **splits.sizes).to(device)
-    installed = method.install(model)
+    model = ask.model(splits.sizes).to(device)
+    kept = ask.method.install(model).k_per_layer
     clock = Clock(wait=machine.waiting_for(device))
-    return Run(model, optimizer, task, method, splits, cfg.seed, device, clock), installed
+    return Run(model, ask.optimizer, ask.task, ask.method, splits, ask.seed, device, clock), kept
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from omegaconf import DictConfig, OmegaConf
 from msbp import machine
 from msbp.atomic import written_whole
 from msbp.checkpoint import read
-from msbp.launch import CONF, build, start
+from msbp.launch import CONF, start
+from msbp.parts import build
 from msbp.tasks.parallel import read_lines
 from msbp.tasks.translation import SOURCE_WORDS, TARGET_WORDS
 from msbp.tasks.vocabulary import Words

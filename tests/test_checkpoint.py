@@ -1,3 +1,4 @@
+import errno
 import os
 from pathlib import Path
 
@@ -5,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from msbp.checkpoint import Checkpoint, capture, restore, save_weights
+from msbp.checkpoint import Checkpoint, capture, drop_finished, restore, save_weights
 from msbp.methods import FullBackprop, SparseBackprop
 from msbp.models.mlp import MLP
 from msbp.optim import Adam
@@ -98,20 +99,27 @@ def test_a_failed_save_leaves_the_one_before(tmp_path, monkeypatch):
     assert (tmp_path / "checkpoints/key.pt").read_bytes() == before
 
 
-def test_half_made_files_never_count_and_go_when_the_run_is_complete(tmp_path):
+def test_half_made_files_never_count(tmp_path):
     here = checkpoint(tmp_path)
     here.save(STATE)
     (tmp_path / "checkpoints/.key.pt.x1y2.part").write_bytes(b"half")
     assert here.load()["state"] == STATE["state"]
-    here.close(keep_in=None)
-    assert list((tmp_path / "checkpoints").iterdir()) == []
 
 
-def test_a_kept_checkpoint_lies_in_the_runs_folder(tmp_path):
+def test_a_kept_checkpoint_lies_in_the_runs_folder_wherever_that_is(tmp_path, monkeypatch):
     here = checkpoint(tmp_path)
     here.save(STATE)
-    here.close(keep_in=tmp_path)
-    assert checkpoint(tmp_path).load() is None
+    rename = os.replace
+
+    def within_a_folder(source, target):  # as between file systems
+        if Path(source).parent != Path(target).parent:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", within_a_folder)
+    here.keep(tmp_path)
+    here.close()
+    assert list((tmp_path / "checkpoints").iterdir()) == [] and checkpoint(tmp_path).load() is None
     again = checkpoint(tmp_path, resume=tmp_path / "checkpoint.pt")
     assert again.load()["state"] == STATE["state"]
 
@@ -119,6 +127,51 @@ def test_a_kept_checkpoint_lies_in_the_runs_folder(tmp_path):
 def test_a_missing_file_to_resume_from_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no checkpoint .*gone\.pt; leave out resume="):
         checkpoint(tmp_path, resume=tmp_path / "gone.pt").load()
+    with pytest.raises(FileNotFoundError, match=r"a folder, not a checkpoint .*; leave out resume="):
+        checkpoint(tmp_path, resume=tmp_path).load()
+
+
+def test_a_foreign_file_to_resume_from_is_not_to_be_deleted(tmp_path):
+    (tmp_path / "passwd").write_text("hello")
+    with pytest.raises(ValueError, match=r"passwd is no whole checkpoint.*: leave out resume=") as refusal:
+        checkpoint(tmp_path, resume=tmp_path / "passwd").load()
+    assert "delete" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("wrong", [{"settings": None}, {"settings": ...}, {"conditions": None}])
+def test_a_checkpoint_without_settings_is_not_whole(tmp_path, wrong):
+    checkpoint(tmp_path).save(STATE)
+    saved = torch.load(tmp_path / "checkpoints/key.pt") | wrong
+    torch.save({k: v for k, v in saved.items() if v is not ...}, tmp_path / "checkpoints/key.pt")
+    with pytest.raises(ValueError, match=r"key\.pt is no whole checkpoint \(.+\): delete it to start"):
+        checkpoint(tmp_path).load()
+
+
+def test_what_cannot_be_put_back_is_not_whole(tmp_path):
+    def take(state):
+        raise KeyError("optimizer")
+
+    assert checkpoint(tmp_path).restore(take) is False
+    checkpoint(tmp_path).save(STATE)
+    with pytest.raises(ValueError, match=r"key\.pt is no whole checkpoint \(no 'optimizer'\): delete it"):
+        checkpoint(tmp_path).restore(take)
+    assert checkpoint(tmp_path).restore(lambda state: None) is True
+
+
+@pytest.mark.parametrize(("epoch", "kept"), [(2, True), (3, False)])
+def test_only_a_finished_training_leaves_nothing_to_go_on_with(tmp_path, epoch, kept):
+    checkpoint(tmp_path).save({"state": {"epoch": epoch}})
+    drop_finished(tmp_path / "checkpoints/key.pt", epochs=3)
+    assert (tmp_path / "checkpoints/key.pt").exists() is kept
+
+
+def test_a_damaged_checkpoint_is_not_taken_for_a_finished_one(tmp_path):
+    checkpoint(tmp_path).save({"state": None})
+    for _ in range(2):
+        drop_finished(tmp_path / "checkpoints/key.pt", epochs=3)
+        cut(tmp_path / "checkpoints/key.pt")
+    drop_finished(tmp_path / "none.pt", epochs=3)
+    assert (tmp_path / "checkpoints/key.pt").exists()
 
 
 CONDITIONS = {"machine": "a", "threads": 1, "alone": True}

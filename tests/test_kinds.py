@@ -14,7 +14,8 @@ FIT = [
 ]  # fmt: skip
 OTHER = [
     (True, int), (True, float), (1, bool), (1.0, int), ("1", int), (2**63, int), (None, str),
-    ("a", Sequence[str]), (3, dict), ([], dict), ({}, list), ({}, str), (3, str | Path), (True, float | Tensor),
+    ("a", Sequence[str]), (3, dict), ([], dict), ({}, list), ({}, str), (3, str | Path),
+    (True, float | Tensor),
     (3, Callable[..., Any]), (..., str), (..., float | None), ("a", Path),
 ]  # fmt: skip
 

@@ -1,9 +1,11 @@
 import sys
+from pathlib import Path
 
 import hydra
 import pytest
+from hydra.core.hydra_config import HydraConfig
 
-from msbp.launch import CONF, build, compose, explain, report_command, start
+from msbp.launch import CONF, compose, explain, folder, report_command, start
 from msbp.record import signature
 
 
@@ -11,8 +13,8 @@ from msbp.record import signature
 def command_line(monkeypatch, capsys):
     """Start a Hydra main with these words and give its exit code and what it said."""
 
-    def run(main, *words):
-        monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    def run(main, *words, full="0"):
+        monkeypatch.setenv("HYDRA_FULL_ERROR", full)
         monkeypatch.setattr(sys, "argv", ["src.train", *words])
         code = 0
         try:
@@ -59,12 +61,36 @@ def test_a_foreseen_error_is_one_paragraph_and_exit_code_1(command_line, tmp_pat
     assert "Traceback" not in said
 
 
-def test_an_unforeseen_error_keeps_its_traceback(command_line, tmp_path):
+def test_an_unforeseen_error_is_told_with_its_place_and_all_of_it_on_demand(command_line, tmp_path):
     def act(cfg):
-        raise KeyError("a fault of the program")
+        folder(*())
 
-    with pytest.raises(KeyError):
-        command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
+    code, said = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
+    assert code == 1 and "error: TypeError: folder() missing" in said and "Traceback" not in said
+    assert "/src/msbp/launch.py, line" in said and "HYDRA_FULL_ERROR=1 shows" in said
+    with pytest.raises(TypeError):
+        command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}", full="1")
+
+
+@pytest.mark.parametrize("value", ["null", "3.5", "[a,b]", '""', '" "'])
+def test_a_folder_that_is_no_text_is_refused_before_any_is_made(command_line, value):
+    code, said = command_line(main_that(pytest.fail, None), f"paths.outputs={value}")
+    assert code == 1 and "error: paths.outputs must be the name of a folder, got " in said
+
+
+def test_names_of_the_users_stay_within_the_folder_of_outputs(command_line, tmp_path):
+    places = []
+    main = main_that(lambda cfg: places.append(HydraConfig.get().runtime.output_dir), tmp_path)
+    names = ("task.name=../../x", "method.name=a/b")
+    assert command_line(main, f"paths.outputs={tmp_path}", *names)[0] == 0
+    assert Path(places[0]).parent == tmp_path / "runs" and ".._.._x-a_b-" in places[0]
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("can't allocate memory: 40 TB"), ValueError("CUDA out of memory")]
+)
+def test_too_little_memory_is_told_with_the_way_out(error):
+    assert "not enough memory: a smaller model or batch" in explain(error)
 
 
 @pytest.mark.parametrize("words", ["go on later", ""])
@@ -76,18 +102,13 @@ def test_an_interrupt_has_the_exit_code_of_one(command_line, tmp_path, words):
     assert code == 130 and said == f"interrupted; {words or 'nothing was left half made'}\n"
 
 
-def test_what_a_constructor_refuses_is_said_with_its_place():
-    with pytest.raises(ValueError, match=r"^method: sparse ratio r must be in \(0, 1\], got 2") as refusal:
-        build(compose(["method.r=2"]).method)
-    assert explain(refusal.value) == str(refusal.value)
-
-
 def test_the_report_on_a_folder_of_ones_own_is_quoted_for_shell_and_hydra():
     assert report_command(compose().paths.outputs) == "python -m src.report"
     assert report_command("/r=0.04, γ") == "python -m src.report 'paths.outputs=\"/r=0.04, γ\"'"
 
 
 def test_data_come_from_the_environment_unless_it_is_empty(monkeypatch):
+    monkeypatch.delenv("MSBP_DATA_DIR", raising=False)
     own = compose().paths.data
     monkeypatch.setenv("MSBP_DATA_DIR", "/corpora")
     assert compose().paths.data == "/corpora" and compose().paths.ptb == "/corpora/ptb"

@@ -31,6 +31,14 @@ def test_threads_are_set_for_torch():
         torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("threads", [0, -1, True, 1.0, "2", None, 10**6])
+def test_threads_that_are_not_there_are_refused(threads):
+    with pytest.raises(
+        ValueError, match=r"^threads(=1000000, but| must be a whole number of at least 1, got)"
+    ):
+        machine.set_up(threads, CPU)
+
+
 def test_an_unknown_device_is_refused_with_the_choices():
     with pytest.raises(ValueError, match="one of cpu, cuda, auto, got 'gpu'"):
         machine.device_of("gpu")

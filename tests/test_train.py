@@ -9,12 +9,18 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from random import Random
+from unittest.mock import Mock
 
 import pytest
 import torch
 from omegaconf import OmegaConf
+
+from msbp.launch import compose
+from src.train import train
 
 ROOT = Path(__file__).resolve().parents[1]
 KILLS = 8
@@ -67,6 +73,94 @@ def test_the_same_request_is_not_run_twice_unless_forced(smoke):
     assert smoke("method=sbp", "force=true").returncode == 0
     first, second = records(smoke.outputs).values()
     assert first["signature"] == second["signature"] and first["test"] == second["test"]
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.fixture
+def within(tmp_path):
+    """Train in this process, which can be killed at a call of the library."""
+    folders = count()
+
+    def run(*overrides, at=None):
+        cfg = compose([*SMOKE, f"paths.outputs={tmp_path}", *overrides])
+        with pytest.MonkeyPatch.context() as patch, suppress(Killed):
+            if at:
+                patch.setattr(at, Mock(side_effect=Killed))
+            return train(cfg, tmp_path / f"runs/{next(folders)}", [])
+
+    run.outputs = tmp_path
+    return run
+
+
+def left(outputs):
+    return [path.name for path in (outputs / "checkpoints").iterdir() if "pt" in path.name]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_run_killed_after_its_record_is_not_gone_on_with(within, force):
+    within(at="msbp.checkpoint.Checkpoint.close")
+    (first,) = records(within.outputs).values()
+    assert len(left(within.outputs)) == 1
+    again = within(f"force={force}")
+    assert len(records(within.outputs)) == 1 + force and left(within.outputs) == []
+    assert (again == first) is not force and not again["resumed"]
+
+
+def test_a_forced_run_killed_before_its_end_goes_on_when_it_is_forced_again(within):
+    within()
+    within("force=true", at="msbp.trainer.Run.end_epoch")
+    within("force=true", "trainer.save_every=1", at="msbp.trainer.Run.end_epoch")
+    assert within()["resumed"] is False and len(left(within.outputs)) == 1
+    assert within("force=true")["resumed"] and left(within.outputs) == []
+
+
+def test_a_run_killed_before_its_record_goes_on(within):
+    within("trainer.keep_checkpoint=true", at="msbp.record.write")
+    assert records(within.outputs) == {}
+    assert within("trainer.keep_checkpoint=true")["resumed"] and left(within.outputs) == []
+    assert (next(iter(records(within.outputs))) / "checkpoint.pt").exists()
+
+
+def test_a_damaged_record_is_told_and_the_request_runs(within, caplog):
+    within()
+    ((folder, whole),) = records(within.outputs).items()
+    (folder / "record.json").write_text(json.dumps(whole | {"bp_s": "abc"}))
+    assert within()["test"] == whole["test"] and len(records(within.outputs)) == 2
+    assert "does not count as a record: missing or of the wrong type: bp_s" in caplog.text
+
+
+REFUSED = [
+    ("resume=3", "resume must be text or null, got 3"),
+    ("resume=''", "resume must be the name of a checkpoint file"),
+    ("force=maybe", "force must be true or false, got 'maybe'"),
+    ("paths.offline=maybe", "paths.offline must be true or false"),
+    ("paths.outputs=3.5", "paths.outputs must be the name of a folder, got 3.5"),
+    ("optimizer=null", "optimizer must be a node with a _target_, got None"),
+    ("trainer=null", "trainer must be a node with a _target_, got None"),
+    ("optimizer.lr=true", "optimizer.lr must be a number, got True"),
+    ("optimizer.lr=-1", "optimizer: Adam needs lr >= 0"),
+    ("optimizer._target_=os.getcwd", "optimizer: posix.getcwd"),
+    ("optimizer._target_=collections.Counter", "optimizer"),
+    ("+optimizer.weight_decay=-1", "optimizer.weight_decay is not there to set"),
+    ("+optimizer={_target_:torch.optim.Adam,weight_decay:-1}", "optimizer: Invalid weight_decay"),
+    ("trainer.clip=3", "trainer.clip must be a node with a _target_ or null"),
+    ("+clip=value trainer.clip.clip_value=-1", "trainer: clip_value must be positive"),
+    ("task.batch_size=true", "task.batch_size must be a whole number"),
+    ("task.batch_size=100000000000000000000", "task.batch_size must be a whole number below 2**63"),
+    ("task.name=null", "task.name must be text, got None"),
+    ("seed=18446744073709551616", "seed must be one whole number of at least 0 and below 2**64"),
+    ("model.dropout=abc", "model.dropout must be a number, got 'abc'"),
+]
+
+
+@pytest.mark.parametrize(("overrides", "said"), REFUSED, ids=[overrides for overrides, _ in REFUSED])
+def test_a_value_of_a_wrong_kind_is_refused_by_its_key_and_nothing_is_left(within, overrides, said):
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
+        within(*overrides.split())
+    assert list(within.outputs.iterdir()) == []
 
 
 def test_runs_of_one_second_share_nothing(smoke):

@@ -10,7 +10,7 @@ from msbp.checkpoint import Checkpoint
 from msbp.clock import Clock
 from msbp.methods import FullBackprop, SparseBackprop
 from msbp.models.mlp import MLP
-from msbp.optim import SGD, Adam
+from msbp.optim import SGD, Adam, clip_grad_value_
 from msbp.tasks.base import Score, Splits
 from msbp.tasks.mnist import Mnist, made_up
 from msbp.trainer import Run, Trainer, labels
@@ -202,6 +202,42 @@ def test_clipping_is_called_with_the_gradients_there(tmp_path):
 
     trained(new_run(METHODS["msbp"]), at(tmp_path), epochs=1, clip=clip)
     assert len(seen) >= 5 and all(seen)
+
+
+def test_a_clip_that_refuses_its_value_does_so_before_any_work():
+    with pytest.raises(ValueError, match="clip_value must be positive, got -1"):
+        Trainer(1, clip=partial(clip_grad_value_, clip_value=-1))
+
+
+def without(name):
+    return lambda kept: kept.pop(name)
+
+
+WRONG = {
+    **{f"no {name}": without(name) for name in ("state", "clock", "model", "memories", "optimizer", "rng")},
+    "empty memories": lambda kept: kept.update(memories={}),
+    "empty optimizer": lambda kept: kept.update(optimizer={}),
+    "empty clock": lambda kept: kept.update(clock={}),
+    "unknown key": lambda kept: kept["state"].update(nope=1),
+    "text for a number": lambda kept: kept["state"].update(epoch="abc"),
+    "other shapes": lambda kept: kept["model"].update({"net.0.weight": torch.ones(3, 3)}),
+    "other random state": lambda kept: kept.update(rng=torch.ones(3)),
+}
+
+
+@pytest.mark.parametrize("change", WRONG.values(), ids=WRONG)
+def test_a_checkpoint_with_wrong_fields_is_not_whole(change, tmp_path, interrupted):
+    kept = torch.load(interrupted)
+    change(kept)
+    torch.save(kept, tmp_path / "run.pt")
+    with pytest.raises(ValueError, match=r"run\.pt is no whole checkpoint \(.+\): delete it to start"):
+        Trainer(3).fit(new_run(METHODS["msbp"]), at(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory):
+    trained(new_run(METHODS["msbp"]), checkpoint := at(tmp_path_factory.mktemp("kept")), epochs=1)
+    return checkpoint.path
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
 """Checkpoints: all that a run needs to go on bit for bit, in one file that is whole or absent."""
 
 import io
-import os
+import shutil
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from .record import different, signature
 from .sparse import memories
 
 FORMAT = 1
-REMEDY = "delete it to start this run over, or put a whole one in its place"
 
 
 @dataclass
@@ -40,24 +40,30 @@ class Checkpoint:
 
     def load(self) -> dict[str, Any] | None:
         """The saved state, None if there is none; ValueError if the file is damaged or another request's."""
-        path = self.path
-        if not path.exists():
-            if self.resume is None:
-                return None
-            path = self.resume
-            if not path.exists():
-                raise FileNotFoundError(
-                    f"there is no checkpoint {path}; leave out resume= to start from scratch"
-                )
-        state = read(path)
-        if self._key(state["settings"]) != self._key(self.settings):
+        path = self._source()
+        if path is None:
+            return None
+        state = read(path, self._remedy())
+        with whole(path, self._remedy()):
+            same = self._key(state["settings"]) == self._key(self.settings)
+            earlier = [dict(conditions) for conditions in state["conditions"]]
+        if not same:
             theirs = different(self.settings, state["settings"]) or [f"seed: {state['settings'].get('seed')}"]
             raise ValueError(
                 f"{path} is the checkpoint of another run ({'; '.join(theirs)}): resume it with its own "
                 "settings, or move it away to start this run from scratch"
             )
-        self.earlier = state["conditions"]
+        self.earlier = earlier
         return state
+
+    def restore(self, take: Callable[[dict[str, Any]], None]) -> bool:
+        """Have take put back the saved state, if there is one; ValueError if that is not whole."""
+        state = self.load()
+        if state is None:
+            return False
+        with whole(self._source(), self._remedy()):
+            take(state)
+        return True
 
     def met(self) -> list[dict[str, Any]]:
         """The conditions of all stretches of the run, the present one last."""
@@ -66,14 +72,31 @@ class Checkpoint:
     def comparable(self) -> bool:
         """Whether all stretches had the same machine, code and threads, each of them for itself alone."""
         met = self.met()
-        return all(conditions == met[-1] and conditions["alone"] for conditions in met)
+        return all(conditions == met[-1] and conditions.get("alone") for conditions in met)
 
-    def close(self, keep_in: Path | None) -> None:
-        """Delete the checkpoint or move it to a folder, and delete what killed writers left of it."""
-        if keep_in:
-            os.replace(self.path, keep_in / "checkpoint.pt")
-        for path in [self.path, *self.path.parent.glob(f".{self.path.name}.*.part")]:
-            path.unlink(missing_ok=True)
+    def keep(self, folder: Path) -> None:
+        """Copy the checkpoint to a folder, of another file system too."""
+        with open(self.path, "rb") as source, written_whole(folder / "checkpoint.pt") as copy:
+            shutil.copyfileobj(source, copy)
+
+    def close(self) -> None:
+        """Delete the checkpoint, when the record is there."""
+        self.path.unlink(missing_ok=True)
+
+    def _source(self) -> Path | None:
+        if self.path.exists() or self.resume is None:
+            return self.path if self.path.exists() else None
+        if not self.resume.is_file():
+            what = "a folder, not a" if self.resume.is_dir() else "no"
+            raise FileNotFoundError(
+                f"there is {what} checkpoint {self.resume}; leave out resume= to start from scratch"
+            )
+        return self.resume
+
+    def _remedy(self) -> str:
+        if self.path.exists():
+            return "delete it to start this run over, or put a whole one in its place"
+        return "leave out resume= to start from scratch, or name a whole checkpoint"
 
     @staticmethod
     def _key(settings: Mapping[str, Any]) -> tuple[str, Any]:
@@ -93,22 +116,43 @@ def put(content: Mapping[str, Any], path: Path) -> None:
         file.write(packed.getbuffer())
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path, remedy: str = "name a whole one") -> dict[str, Any]:
     """The content of a checkpoint file, read without running any code in it; ValueError if it is none."""
-    try:
+    with whole(path, remedy):
         with zipfile.ZipFile(path) as parts:  # torch itself does not look at the sums
             broken = parts.testzip()
         if broken:
             raise ValueError(f"its part {broken} is altered")
         state = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        raise ValueError(f"{path} is not a checkpoint of this program, format {FORMAT}: {remedy}")
+    return state
+
+
+@contextmanager
+def whole(path: Path | None, remedy: str) -> Iterator[None]:
+    """What fails within the block is the fault of the checkpoint in path: ValueError says so, and the remedy.
+
+    A cut or foreign file, or one with other fields, fails in many ways inside torch, pickle and zipfile.
+    """
+    try:
+        yield
     except OSError:
         raise
-    except Exception as error:  # a cut or foreign file fails in many ways inside torch, pickle and zipfile
+    except Exception as error:
         reason = str(error).partition("\n")[0]
-        raise ValueError(f"{path} is no whole checkpoint ({reason}): {REMEDY}") from error
-    if not isinstance(state, dict) or state.get("format") != FORMAT:
-        raise ValueError(f"{path} is not a checkpoint of this program, format {FORMAT}: {REMEDY}")
-    return state
+        reason = f"no {reason}" if isinstance(error, KeyError) else reason
+        raise ValueError(f"{path} is no whole checkpoint ({reason}): {remedy}") from error
+
+
+def drop_finished(path: Path, epochs: int) -> None:
+    """Delete the checkpoint of a training that came to its end: there is nothing to go on with."""
+    with suppress(OSError, ValueError):
+        state = read(path)
+        with whole(path, ""):
+            finished = state["state"]["epoch"] >= epochs
+        if finished:
+            path.unlink()
 
 
 def capture(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:

@@ -54,4 +54,4 @@ class Clock:
         return dict(self._seconds)
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        self._seconds.update(state)
+        self._seconds = {phase: float(state[phase]) for phase in PHASES}

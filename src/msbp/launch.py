@@ -5,6 +5,7 @@ import re
 import secrets
 import shlex
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,19 +13,21 @@ from typing import Any
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException, InstantiationException
-from hydra.utils import instantiate
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = str(ROOT / "conf")
 INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
+FORESEEN = (HydraException, OmegaConfBaseException, ValueError, ArithmeticError, OSError)
 
 OmegaConf.register_new_resolver("project", lambda folder: str(ROOT / folder), replace=True)
 OmegaConf.register_new_resolver(
     "data_dir", lambda: os.environ.get("MSBP_DATA_DIR") or str(ROOT / "data"), replace=True
 )
+# a name of the user's is a part of a folder's name, never a way to another place
+OmegaConf.register_new_resolver("word", lambda name: re.sub(r"[^\w.-]", "_", str(name)), replace=True)
 # cached, so that all jobs of one sweep agree on its folder; two runs of the same second still differ
 OmegaConf.register_new_resolver("unique", lambda: secrets.token_hex(3), use_cache=True, replace=True)
 
@@ -45,14 +48,16 @@ def described(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, bytes]:
     return {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
 
 
-def build(node: DictConfig, **arguments: Any) -> Any:
-    """The object that a node of the configuration describes; ValueError says which node and why not."""
-    try:
-        return instantiate(node, _convert_="all", **arguments)
-    except InstantiationException as error:
-        key = re.search(r"full_key: (\S+)", str(error))
-        place = f"{key[1]}: " if key else ""
-        raise ValueError(f"{place}{error.__cause__ or error}") from error
+def folder(key: str, value: Any) -> Path:
+    """The folder that a key of the configuration names; ValueError if that is no text."""
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(
+            f"{key} must be the name of a folder, got {value!r}; leave it out for the project's own"
+        )
+    return Path(value)
+
+
+OmegaConf.register_new_resolver("folder", lambda key, value: str(folder(key, value)), replace=True)
 
 
 def report_command(outputs: str) -> str:
@@ -62,7 +67,7 @@ def report_command(outputs: str) -> str:
 
 
 def start(main: Callable[[], None]) -> None:
-    """Run a Hydra main; say a foreseen error in one paragraph (HYDRA_FULL_ERROR=1 shows all of it)."""
+    """Run a Hydra main; say an error in one paragraph (HYDRA_FULL_ERROR=1 shows all of it)."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # γ must not crash a C locale
     if "-m" in sys.argv:  # argparse takes it before or after all overrides, not between them
@@ -75,7 +80,7 @@ def start(main: Callable[[], None]) -> None:
     except KeyboardInterrupt as interrupt:
         print(f"interrupted; {str(interrupt) or 'nothing was left half made'}", file=sys.stderr)
         sys.exit(INTERRUPTED)
-    except (HydraException, OmegaConfBaseException, ValueError, ArithmeticError, OSError) as error:
+    except Exception as error:
         if full:
             raise
         print(f"error: {explain(error)}", file=sys.stderr)
@@ -83,11 +88,30 @@ def start(main: Callable[[], None]) -> None:
 
 
 def explain(error: BaseException) -> str:
-    """One paragraph: what the error says, and a hint where the command line was probably misread."""
+    """One paragraph: what the error says, and a hint where the command line was probably misread.
+
+    Errors that are worded for the user are of the foreseen types; others are told with their place.
+    """
     text = str(error).partition("\nConfig search path:")[0]
+    refused = re.match(r"ValueError raised while resolving interpolation: (.*)\n    full_key: ", text)
+    text = refused[1] if refused else text
+    first = text.partition("\n")[0]
+    if isinstance(error, MemoryError) or "allocate memory" in text or "out of memory" in text:
+        return f"not enough memory: a smaller model or batch needs less ({first})"
+    if not isinstance(error, FORESEEN):
+        return f"{type(error).__name__}: {text}\n{place(error)}; HYDRA_FULL_ERROR=1 shows how it came to that"
     if isinstance(error, HydraException) and error.__cause__:
         text = f"{text}\n{error.__cause__}"
     return text + hint(text)
+
+
+def place(error: BaseException) -> str:
+    """Where in this project an error came up, or where else if none of its lines took part."""
+    frames = traceback.extract_tb(error.__traceback__)
+    code = (ROOT / "src", ROOT / "scripts")
+    own = [frame for frame in frames if any(Path(frame.filename).is_relative_to(part) for part in code)]
+    last = (own or frames)[-1]
+    return f"unforeseen, in {last.filename}, line {last.lineno}, {last.name}"
 
 
 def hint(text: str) -> str:
@@ -98,4 +122,6 @@ def hint(text: str) -> str:
         return (
             "\nhint: quote a value that holds = , ( ) or spaces twice, as in: 'paths.data=\"my data, new\"'"
         )
+    if "Config group override must be a string or a list" in text:
+        return "\nhint: to choose nothing, leave the choice out"
     return ""

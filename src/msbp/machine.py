@@ -34,7 +34,11 @@ def device_of(name: str) -> torch.device:
 
 
 def set_up(threads: int, device: torch.device, keep_memory: bool = True) -> bool:
-    """Fix threads and algorithms; return whether the allocator keeps freed memory (the timing rule)."""
+    """Fix threads and algorithms; return whether the allocator keeps freed memory (the timing rule).
+
+    ValueError if there are not so many cores.
+    """
+    check_threads(threads)
     torch.set_num_threads(threads)
     # numba.set_num_threads would start its thread pool at once, and that undoes torch's setting after a fork
     numba.config.NUMBA_NUM_THREADS = threads  # type: ignore[attr-defined]
@@ -42,6 +46,14 @@ def set_up(threads: int, device: torch.device, keep_memory: bool = True) -> bool
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS repeats only with this
         torch.use_deterministic_algorithms(True, warn_only=True)
     return keep_memory and keep_freed_memory()
+
+
+def check_threads(threads: Any, key: str = "threads") -> None:
+    """ValueError unless this process may use as many cores."""
+    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
+        raise ValueError(f"{key} must be a whole number of at least 1, got {threads!r}")
+    if threads > cores():
+        raise ValueError(f"{key}={threads}, but this process may use {cores()} cores")
 
 
 def waiting_for(device: torch.device) -> Callable[[], None]:
@@ -64,6 +76,11 @@ def describe(device: torch.device) -> dict[str, Any]:
         "numba": numba.__version__,
         "blas": blas[1] if blas else "unknown",
     }
+
+
+def timed_under(here: dict[str, Any]) -> dict[str, Any]:
+    """What times depend on, of a description."""
+    return {key: here[key] for key in ("commit", "machine", "device", "threads")}
 
 
 def git(*words: str) -> str:

@@ -4,7 +4,8 @@ import multiprocessing
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 
-from .launch import build, compose
+from .launch import compose
+from .parts import build
 
 
 def unready(runs: Iterable[Sequence[str]]) -> dict[Sequence[str], str]:

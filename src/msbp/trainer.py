@@ -14,8 +14,9 @@ from torch.optim import Optimizer
 from .checkpoint import Checkpoint, capture, restore
 from .clock import Clock
 from .interrupt import Asked, between_steps
-from .machine import cores, device_of
+from .machine import check_threads, device_of
 from .progress import Progress
+from .record import HYPOTHESES
 
 WARM_UP = 5  # steps
 Clip = Callable[[Iterable[Tensor]], Any]
@@ -39,21 +40,22 @@ class Trainer:
     keep_checkpoint: bool = False
 
     def __post_init__(self) -> None:
-        for key in ("epochs", "threads", "save_every"):
+        for key in ("epochs", "save_every"):
             value = getattr(self, key)
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
             if not whole and not (key == "save_every" and value is None):
                 raise ValueError(f"trainer.{key} must be a whole number of at least 1, got {value!r}")
-        if self.threads > cores():
-            raise ValueError(f"trainer.threads={self.threads}, but this process may use {cores()} cores")
+        check_threads(self.threads, "trainer.threads")
         device_of(self.device)
+        if self.clip:
+            trial = nn.Parameter(torch.zeros(1))
+            trial.grad = torch.zeros(1)
+            self.clip([trial])  # what it refuses, it refuses before any work
 
     def fit(self, run: "Run", checkpoint: Checkpoint) -> None:
         """Train to the last epoch, from the checkpoint if there is one; Ctrl-C saves and interrupts."""
-        kept, task = checkpoint.load(), run.task
-        if kept is not None:
-            run.restore(kept)
-        else:
+        task = run.task
+        if not checkpoint.restore(run.restore):
             self._watch(run)
         run.warm_up(self.clip)
         with between_steps() as asked, Progress(self.epochs, task.metric, task.unit) as progress:
@@ -92,6 +94,14 @@ class State:
     metric_signature: str = ""
     texts: list[str] = field(default_factory=list)  # what the best epoch made of test, if it is text
     watched: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, kept: dict[str, Any]) -> "State":
+        """What `asdict` made data of; ValueError names the fields of other types."""
+        wrong = [name for name, value in kept.items() if type(value) is not type(getattr(cls(), name))]
+        if wrong:
+            raise ValueError(f"state of the wrong type: {', '.join(wrong)}")
+        return cls(**kept)
 
     def count(self, loss: float, labels: int) -> None:
         """One step is done; FloatingPointError if its loss is not finite."""
@@ -207,6 +217,10 @@ class Run:
         counts = {"steps": self.state.step, "resumed": self.resumed, "history": self.state.history}
         return self.clock.seconds() | scores | metric | counts
 
+    def texts(self) -> dict[str, list[str]]:
+        """Lines to keep beside the record, by file name: the data's, and what the best epoch made of test."""
+        return {**self.splits.keep, HYPOTHESES: self.state.texts}
+
     def capture(self) -> dict[str, Any]:
         """All that the next step depends on."""
         keep = {name: list(lines) for name, lines in self.splits.keep.items()}
@@ -217,7 +231,7 @@ class Run:
         """Put back what `capture` gave."""
         restore(kept, self.model, self.optimizer)
         self.clock.load_state_dict(kept["clock"])
-        self.state, self.resumed = State(**kept["state"]), True
+        self.state, self.resumed = State.of(kept["state"]), True
 
 
 def labels(batch: tuple[Tensor, ...]) -> int:

@@ -10,13 +10,15 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from .. import machine
+from ..kinds import expect
 from ..launch import compose
+from ..parts import build
 from .flops import Flops, backward_flops
 from .memory import peak_mib
 from .output import output_share
 from .progress import Voice
 from .rounds import interleave
-from .rows import Row, build
+from .rows import Row
 from .summary import compared, numbers
 
 FORMED_PART = 0.25  # of the seconds: for backward passes that form every gradient
@@ -54,6 +56,9 @@ def check(cfg: DictConfig) -> None:
             raise ValueError(f"{key} must be a number of at least 0, got {cfg[key]!r}")
     if not isinstance(cfg.block, int) or cfg.block <= cfg.settle:
         raise ValueError(f"block must be a whole number above settle={cfg.settle}, got {cfg.block!r}")
+    machine.check_threads(cfg.threads)
+    for name, overrides in cfg.rows.items():
+        expect(f"rows.{name}", overrides, list[str])
     unknown = [name for name in cfg.only or [] if name not in cfg.rows]
     if unknown:
         raise ValueError(f"only: no row {', '.join(unknown)}; there are {', '.join(cfg.rows)}")

@@ -2,19 +2,16 @@
 
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 from torch import Tensor
 
 from ..clock import PHASES, Clock
+from ..parts import build
 from ..trainer import Run
-
-build = partial(instantiate, _convert_="all")
 
 
 class Row:
