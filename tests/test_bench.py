@@ -120,7 +120,9 @@ def test_a_sweep_measures_every_value_and_keeps_more_with_a_larger_ratio():
         ("seconds=-1", "seconds must be a number of at least 0"),
         ("block=1", "block must be a whole number above settle=1, got 1"),
         ("only=[tensorflow]", "no row tensorflow; there are torch, dense"),
-        ("threads=99999", "trainer.threads=99999"),
+        ("threads=99999", "^threads=99999, but"),
+        ("threads=0", "^threads must be a whole number of at least 1, got 0"),
+        ("rows.msbp=3", "rows.msbp must be a list, got 3"),
     ],
 )
 def test_a_wrong_setting_is_refused_in_a_sentence(wrong, words):
