@@ -1,6 +1,7 @@
 """The page of claims, from all that conf has and what is published."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from msbp.analysis.documents import document
 from msbp.analysis.formats import renderings
 from msbp.analysis.page import page
 from msbp.analysis.sources import Sources
-from msbp.launch import CONF
+from msbp.launch import CONF, ROOT
 
 BASE, SBP, MSBP = (f"task=mnist method={method}" for method in ("baseline", "sbp", "msbp"))
 
@@ -59,6 +60,14 @@ def test_latex_has_no_letter_that_needs_another_engine(conf, sources):
     for config in conf.values():
         tex = renderings(document(config, sources))["tex"]
         assert all(letter.isascii() for letter in re.sub("(?m)^% .*", "", tex)), config["name"]
+
+
+def test_an_installed_package_has_every_file_that_is_not_python():
+    package = ROOT / "src" / "msbp"
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    taken = {path for pattern in config["package-data"]["msbp"] for path in package.glob(pattern)}
+    files = {path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    assert taken == {path for path in files if path.suffix != ".py"} and taken
 
 
 def test_what_is_missing_is_said_with_its_command(text):
