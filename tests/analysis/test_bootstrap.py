@@ -53,3 +53,10 @@ def test_runs_that_cannot_be_paired_are_refused(run):
     (folders[0] / "hypotheses.txt").unlink()
     with pytest.raises(FileNotFoundError, match=r"has no hypotheses\.txt and references"):
         paired_bootstrap(folders)
+
+
+def test_a_text_that_was_cut_is_refused(run):
+    folder = run("a", 0.1)
+    (folder / "hypotheses.txt").write_text("x\n")
+    with pytest.raises(ValueError, match=r"not as many lines as the references"):
+        paired_bootstrap([folder, run("b", 0.1)])

@@ -18,18 +18,20 @@ def test_a_speedup_compares_with_the_first_row(record_of):
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("other", "named"),
     [
-        {"machine": "b" * 8}, {"threads": 2}, {"commit": "f" * 16}, {"device": "cuda"}, {"dirty": True},
-        {"torch": "2.6"},
+        ({"machine": "b" * 8}, "machine"), ({"threads": 2}, "thread count"), ({"commit": "f" * 16}, "commit"),
+        ({"device": "cuda"}, "device"), ({"dirty": True}, "state of the code"), ({"torch": "2.6"}, "torch"),
+        ({"machine": "b" * 8, "commit": "f" * 16}, "machine and commit"),
     ],
     ids=str,
 )  # fmt: skip
-def test_times_from_elsewhere_are_left_out_with_a_remark_and_scores_stay(record_of, other):
+def test_times_from_elsewhere_are_left_out_with_a_remark_and_scores_stay(record_of, other, named):
     base, sparse = measure([seeds(record_of), seeds(record_of, **other)])
     assert base.summary.keys() == TIMES | SCORES
     assert sparse.summary.keys() == SCORES
-    assert sparse.remarks["bp_s"] == sparse.remarks["total_s"] == [evidence.ELSEWHERE]
+    assert sparse.remarks["bp_s"] == sparse.remarks["total_s"]
+    assert sparse.remarks["bp_s"] == [f"no times: all ran with another {named} than those with times"]
 
 
 def test_the_place_that_times_most_rows_with_the_baseline_is_chosen(record_of):
@@ -43,7 +45,7 @@ def test_the_place_that_times_most_rows_with_the_baseline_is_chosen(record_of):
     _, mixed, *others = measure(rows)
     assert mixed.summary["bp_s"].n == 3
     assert mixed.summary["score"].n == 5
-    assert "times: 3 of 5 runs" in mixed.remarks["bp_s"][0]
+    assert mixed.remarks["bp_s"] == ["times of 3 of 5 runs: 2 ran with another machine than those with times"]
     assert all("bp_s" not in other.summary for other in others)
 
 
@@ -51,7 +53,22 @@ def test_runs_launched_in_parallel_give_scores_only(record_of):
     base, sparse = measure([seeds(record_of), seeds(record_of, times_comparable=False)])
     assert sparse.summary.keys() == SCORES
     assert sparse.against(base, "bp_s") is None
-    assert sparse.remarks["bp_s"] == [evidence.PARALLEL]
+    assert sparse.remarks["bp_s"] == ["no times: all ran in parallel"]
+
+
+def test_every_reason_for_which_there_are_no_times_is_named(record_of):
+    parallel = [record_of(seed=seed, times_comparable=False, commit="f" * 16) for seed in range(3)]
+    resumed = [record_of(seed=3, times_comparable=False, resumed=True)]
+    _, sparse = measure([seeds(record_of), [*parallel, *resumed, record_of(seed=4, commit="f" * 16)]])
+    assert sparse.remarks["total_s"] == [
+        "no times: 3 ran in parallel, 1 ran in parallel or resumed elsewhere, "
+        "1 ran with another commit than those with times"
+    ]
+
+
+def test_a_first_row_without_times_has_scores_to_compare_with(record_of):
+    _, sparse = measure([seeds(record_of, times_comparable=False), seeds(record_of)])
+    assert sparse.remarks["bp_s"] == [evidence.NO_TIMES] and not sparse.remarks["score"]
 
 
 def test_without_a_baseline_there_are_numbers_but_no_comparison(record_of):

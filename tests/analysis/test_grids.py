@@ -69,3 +69,8 @@ def test_accuracy_by_gamma_starts_at_sbp_and_has_intervals_and_the_baseline(sour
 def test_deviation_is_that_of_the_runs(sources):
     made = figures.deviation({"name": "deviation", "caption": "", "grid": GRID}, sources)
     assert made.figure.series[0].points[0].y == pytest.approx(np.std(SCORES["sbp"], ddof=1))
+
+
+def test_values_of_k_without_any_test_are_named_apart(sources):
+    made = grid_tables.t_test(PAPER | {"name": "t_test", "grid": GRID}, sources)
+    assert made.blank == ["k = 20"] and [grid.header[0] for grid in made.filled.grids] == ["k = 5"]

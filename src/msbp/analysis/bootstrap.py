@@ -56,14 +56,16 @@ def paired_bootstrap(folders: Sequence[Path], samples: int = 1000) -> list[Resam
 
 
 def translations(folder: Path) -> Translations:
-    """What the run in folder left. FileNotFoundError if it left no translations."""
+    """What the run in folder left. FileNotFoundError if it left no translations, ValueError
+    unless each reference has as many lines as they."""
     references = sorted(folder.glob("references.*.txt"))
     if not references or not (folder / HYPOTHESES).exists():
         raise FileNotFoundError(f"{folder} has no {HYPOTHESES} and references: it is no run of translation")
     record = json.loads((folder / NAME).read_bytes())
-    return Translations(
-        lines(folder / HYPOTHESES), list(map(lines, references)), record["metric_signature"].partition(";")[0]
-    )
+    texts = [lines(path) for path in (folder / HYPOTHESES, *references)]
+    if len(set(map(len, texts))) > 1:
+        raise ValueError(f"{folder}: {HYPOTHESES} has not as many lines as the references")
+    return Translations(texts[0], texts[1:], record["metric_signature"].partition(";")[0])
 
 
 def lines(path: Path) -> list[str]:

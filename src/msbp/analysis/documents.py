@@ -18,7 +18,10 @@ ROWS = "msbp.analysis.rows.document"
 
 @dataclass
 class Document:
-    """A table or a figure: its text, its plain numbers, the runs it shows, the commands for what it lacks."""
+    """A table or a figure: its text, its plain numbers, the runs it shows, the commands for what it lacks.
+
+    blank: titles of blocks that show nothing yet; filled: the sheet of the others.
+    """
 
     name: str
     caption: str
@@ -27,6 +30,8 @@ class Document:
     used: list[Record] = field(default_factory=list)
     angles: list[Angle] = field(default_factory=list)
     lacks: list[str] = field(default_factory=list)
+    blank: list[str] = field(default_factory=list)
+    filled: Sheet | None = None
     figure: Figure | None = None
     measured: bool = False  # by benchmarks
     claims: list[Claim] = field(default_factory=list)
@@ -35,6 +40,15 @@ class Document:
     def empty(self) -> bool:
         """Nothing of it is on record."""
         return not (self.used or self.angles or self.measured)
+
+    @property
+    def on_record(self) -> bool:
+        """It has something to show: a point, a claim's setting, a block with runs."""
+        if self.claims:
+            return any(claim.measured for claim in self.claims)
+        if self.figure:
+            return not self.figure.empty
+        return bool(self.filled) if self.blank else not self.empty
 
 
 def document(config: Config, sources: Sources) -> Document:

@@ -3,10 +3,12 @@
 Seconds are compared only within one machine, thread count, torch and commit; scores need no such care.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from .bleus import other_bleu
 from .runs import Record
 from .statistics import Summary, delta, speedup, summarize
 
@@ -27,9 +29,16 @@ SHARES: dict[str, Callable[[Record], float]] = {
     "dropped_norm": lambda run: _dropped(run, "squared_norm"),
 }
 
-PARALLEL = "no times: the runs were launched in parallel"
-ELSEWHERE = "no times: another machine, thread count, torch or commit than the other rows"
-NO_BASELINE = "no ratio or difference: the first row has no such runs to compare with"
+# Percent by the other rule of a task that counts by two.
+OTHER: dict[str, Callable[[Record], Any]] = {"other_bleu": other_bleu}
+
+NO_BASELINE = "not compared: the first row has no runs yet"
+NO_TIMES = "no speed-up: the first row has no times to compare with"
+# What times depend on besides the row, by its name in a record.
+PLACE = {
+    "machine": "machine", "device": "device", "threads": "thread count", "commit": "commit",
+    "dirty": "state of the code", "torch": "torch",
+}  # fmt: skip
 DIRTY = "includes runs of uncommitted code"
 RULES = "the scores of these rows follow more than one metric rule"
 
@@ -64,7 +73,7 @@ def measure(rows: Sequence[list[Record]]) -> list[Evidence]:
     rules = {run.get("metric_signature") for runs in rows for run in runs}
     for evidence in gathered:
         _summarize(evidence)
-        _remark(evidence, gathered[0])
+        _remark(evidence, gathered[0], place)
         if len(rules) > 1 and evidence.runs:
             evidence.remarks["score"].append(RULES)
     return gathered
@@ -72,7 +81,7 @@ def measure(rows: Sequence[list[Record]]) -> list[Evidence]:
 
 def place_of(run: Record) -> tuple:
     """Where and with what a run was timed: seconds compare only within one place."""
-    return tuple(run[name] for name in ("machine", "device", "threads", "commit", "dirty", "torch"))
+    return tuple(run[name] for name in PLACE)
 
 
 def common_place(rows: Sequence[list[Record]]) -> tuple | None:
@@ -97,22 +106,39 @@ def _dropped(run: Record, share: str) -> float:
 
 def _summarize(evidence: Evidence) -> None:
     sparse = [run for run in evidence.runs if run.get("dropped_fraction")]
-    for runs, columns in ((evidence.timed, SECONDS), (evidence.runs, SCORES), (sparse, SHARES)):
+    other = [run for run in evidence.runs if other_bleu(run) is not None]
+    kinds = (evidence.timed, SECONDS), (evidence.runs, SCORES), (sparse, SHARES), (other, OTHER)
+    for runs, columns in kinds:
         if runs:
             values = {column: [value(run) for run in runs] for column, value in columns.items()}
             evidence.summary |= {column: summarize(values[column]) for column in columns}
 
 
-def _remark(evidence: Evidence, baseline: Evidence) -> None:
+def _remark(evidence: Evidence, baseline: Evidence, place: tuple | None) -> None:
     runs, timed, remarks = evidence.runs, evidence.timed, evidence.remarks
-    for column in SECONDS:
-        if runs and not timed:
-            remarks[column].append(ELSEWHERE if _timed(runs) else PARALLEL)
-        elif len(timed) < len(runs):
-            why = "do not compare" if len(timed) < len(_timed(runs)) else "ran in parallel"
-            remarks[column].append(f"times: {len(timed)} of {len(runs)} runs, the others {why}")
+    if len(timed) < len(runs):
+        have = f"times of {len(timed)} of {len(runs)} runs" if timed else "no times"
+        for column in SECONDS:
+            remarks[column].append(f"{have}: {_why_untimed(runs, place)}")
     for column in evidence.summary:
         if column not in baseline.summary and column not in SHARES:
-            remarks[column].append(NO_BASELINE)
+            remarks[column].append(NO_TIMES if baseline.runs else NO_BASELINE)
     if any(run["dirty"] for run in runs):
         remarks["n"].append(DIRTY)
+
+
+def _why_untimed(runs: Sequence[Record], place: tuple | None) -> str:
+    """Every reason for which some of the runs give no times, with how many it holds for unless for all."""
+    counts = Counter(filter(None, (_reason(run, place) for run in runs)))
+    if counts.total() == len(runs) and len(counts) == 1:
+        return f"{'all' if len(runs) > 1 else 'it'} {next(iter(counts))}"
+    return ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+
+
+def _reason(run: Record, place: tuple | None) -> str:
+    """Why a run gives no times that compare; nothing where it does."""
+    if not run["times_comparable"]:
+        return "ran in parallel" + (" or resumed elsewhere" if run.get("resumed") else "")
+    parts = zip(PLACE, place_of(run), place or (), strict=True)
+    differ = [PLACE[name] for name, ours, theirs in parts if ours != theirs]
+    return f"ran with another {' and '.join(differ)} than those with times" if differ else ""

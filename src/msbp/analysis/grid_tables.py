@@ -1,7 +1,7 @@
 """The tests of Appendix D: for every k and γ SBP against MSBP, the paper's values beside ours."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .documents import Document
@@ -66,7 +66,13 @@ def _document(config: Config, sources: Sources, kind: Kind) -> Document:
     numbers = _numbers(config, cells, kind)
     text = _sheet(config, cells, numbers, kind)
     used = [run for (k, _), runs in cells.runs.items() if k for run in runs]
-    return Document(config["name"], config["caption"], [text], numbers, used, lacks=lacks(config, sources))
+    shown = [k for k in cells.sparse if any(row["k"] == k and row["value"] is not None for row in numbers)]
+    filled = _sheet(config, replace(cells, sparse=shown), numbers, kind) if shown else None
+    blank = [f"k = {k}" for k in cells.sparse if k not in shown]
+    return Document(
+        config["name"], config["caption"], [text], numbers, used,
+        lacks=lacks(config, sources), blank=blank, filled=filled,
+    )  # fmt: skip
 
 
 def _numbers(config: Config, cells: Cells, kind: Kind) -> list[dict[str, Any]]:

@@ -34,10 +34,10 @@ def note(block: Block) -> str | None:
             gain = sum(scores[1]) / len(scores[1]) - sum(scores[0]) / len(scores[0])
             test = paired(first, second)
             told = f"p = {test.p:.3f}" if test else "the same gain in every run"
-            names = f"{_bare(second)} against {_bare(first)} {gain + 0.0:+.2f}"
+            names = f"{bare(second)} against {bare(first)} {gain + 0.0:+.2f}"
             parts.append(f"{names} ({told}, n = {len(scores[0])})")
     return f"Paired t-tests of {block.title}, two-sided: {'; '.join(parts)}." if parts else None
 
 
-def _bare(line: Line) -> str:
+def bare(line: Line) -> str:
     return line.label.removeprefix("+ ")

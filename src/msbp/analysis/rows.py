@@ -1,12 +1,14 @@
 """A table of rows as a document: its text, and its plain numbers for CSV."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
 from .documents import Document
-from .evidence import SCORES, SECONDS, SHARES, Evidence
+from .evidence import OTHER, SCORES, SECONDS, SHARES, Evidence
 from .pairs import paired_p
+from .resampled import notes
 from .runs import Record
 from .sheet import sheet
 from .sources import Sources
@@ -16,15 +18,20 @@ from .wanted import Config, lacks
 
 def document(config: Config, sources: Sources) -> Document:
     """The table that the config lists row by row."""
-    return of(fill(config, sources.runs, sources.settle, sources.where), lacks(config, sources))
+    table = fill(config, sources.runs, sources.settle, sources.where)
+    return of(table, lacks(config, sources), notes(table.blocks, sources.runs))
 
 
-def of(table: Table, missing: Sequence[str] = ()) -> Document:
-    """Any filled table."""
-    lines = [(block, line) for block in table.blocks for line in block.lines]
-    used = [run for _, line in lines for run in line.ours.runs]
-    numbers = [plain_numbers(table, block, line) for block, line in lines]
-    return Document(table.name, table.caption, [sheet(table)], numbers, used, lacks=list(missing))
+def of(table: Table, missing: Sequence[str] = (), below: Sequence[str] = ()) -> Document:
+    """Any filled table; below: sentences that follow its own."""
+    numbers = [plain_numbers(table, block, line) for block in table.blocks for line in block.lines]
+    filled = [block for block in table.blocks if block.runs]
+    return Document(
+        table.name, table.caption, [sheet(table, below)], numbers,
+        used=[run for block in filled for run in block.runs], lacks=list(missing),
+        blank=[block.title for block in table.blocks if not block.runs],
+        filled=sheet(replace(table, blocks=filled), below) if filled else None,
+    )  # fmt: skip
 
 
 def plain_numbers(table: Table, block: Block, line: Line) -> dict[str, Any]:
@@ -40,6 +47,9 @@ def plain_numbers(table: Table, block: Block, line: Line) -> dict[str, Any]:
     row |= _compared("paper_", paper, first.paper)
     if SHARES.keys() & table.columns:
         row |= {column: ours.mean(column) for column in SHARES} | {"dropped_by_layer": by_layer(ours.runs)}
+    for column in filter(table.records, OTHER):
+        row |= {f"{column}_mean": ours.mean(column), f"{column}_sd": ours.sd(column)}
+        row |= {f"{column}_delta": ours.against(first.ours, column)}
     if table.paired:
         row |= {f"paired_p_{place}": p for place, p in paired_p(block, line).items()}
     row |= {"signature": getattr(setting, "signature", None), "command": line.command}

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from . import pairs
-from .evidence import SECONDS, SHARES, Evidence
+from .bleus import other_view, rules
+from .evidence import OTHER, SECONDS, SHARES, Evidence
 from .statistics import Summary
 from .tables import Line, Table
 
@@ -45,26 +46,31 @@ class Sheet:
         return [f"{self.mark([note])} {note}" for note in self.notes]
 
 
-def sheet(table: Table) -> Sheet:
-    """The table's cells: label, our columns, n, and the columns for which the paper prints numbers."""
+def sheet(table: Table, notes: Sequence[str] = ()) -> Sheet:
+    """The table's cells: label, our columns, n, and the columns for which the paper prints numbers.
+
+    notes: sentences that follow the table's own below it.
+    """
     tests = [pairs.note(block) for block in table.blocks] if table.paired else []
-    text = Sheet(table.name, table.caption, below=[*_places(table), *filter(None, tests)])
+    counted = [rule for block in table.blocks for rule in rules(block.title, block.runs)]
+    text = Sheet(table.name, table.caption, below=[*_places(table), *filter(None, tests), *counted, *notes])
     lines = [line for block in table.blocks for line in block.lines]
-    papers = [column for column in table.columns if any(column in line.paper.summary for line in lines)]
+    columns = table.columns + [column for column in OTHER if table.records(column)]
+    papers = [column for column in columns if any(column in line.paper.summary for line in lines)]
     for block in table.blocks:
-        names = {**HEADERS, "score": block.score}
-        header = [block.title, *(names[column] for column in table.columns), "n"]
+        names = {**HEADERS, "score": block.score, "other_bleu": f"BLEU, {other_view(block.runs)}"}
+        header = [block.title, *(names[column] for column in columns), "n"]
         header += [f"paper: {names[column]}" for column in papers]
-        rows = [_row(line, block.lines[0], table, papers, text) for line in block.lines]
+        rows = [_row(line, block.lines[0], columns, papers, text) for line in block.lines]
         text.grids.append(Grid(header, rows, [line.command for line in block.lines]))
     return text
 
 
-def _row(line: Line, first: Line, table: Table, papers: list[str], text: Sheet) -> list[str]:
+def _row(line: Line, first: Line, columns: list[str], papers: list[str], text: Sheet) -> list[str]:
     remarks, n = line.ours.remarks, len(line.ours.runs)
     ours = [
         (_cell(line.ours, first.ours, column, _measured) or EMPTY) + text.mark(remarks[column])
-        for column in table.columns
+        for column in columns
     ]
     counted = (str(n) if n >= line.seeds else f"{n} of {line.seeds}") + text.mark(remarks["n"])
     return [line.label, *ours, counted, *(_cell(line.paper, first.paper, column, str) for column in papers)]

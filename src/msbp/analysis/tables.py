@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .evidence import Evidence, measure
-from .runs import Runs
+from .runs import Record, Runs
 from .settings import Setting, Settle, command
 from .statistics import Summary
 from .wanted import Config, row_asked
@@ -35,6 +35,10 @@ class Block:
     score: str
     lines: list[Line]
 
+    @property
+    def runs(self) -> list[Record]:
+        return [run for line in self.lines for run in line.ours.runs]
+
 
 @dataclass
 class Table:
@@ -45,6 +49,10 @@ class Table:
     columns: list[str]
     blocks: list[Block]
     paired: bool = False
+
+    def records(self, column: str) -> bool:
+        """Whether any of its runs gives a number for that column."""
+        return any(column in line.ours.summary for block in self.blocks for line in block.lines)
 
 
 def fill(config: Config, runs: Runs, settle: Settle, where: Sequence[str] = ()) -> Table:
