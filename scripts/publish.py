@@ -4,6 +4,7 @@ python scripts/publish.py table=main, or figure=angle; bench=true copies what `p
 Then the published tables and figures and the README's are rendered anew, from what is published alone.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import hydra
@@ -11,10 +12,11 @@ from omegaconf import DictConfig
 
 from msbp.analysis import benchmarks, sources
 from msbp.analysis.catalogue import CLAIMS, catalogue
-from msbp.analysis.documents import document
+from msbp.analysis.documents import Document, document
 from msbp.analysis.files import save
-from msbp.analysis.published import contents, publish, publish_angles, stale
-from msbp.analysis.settings import settings_from
+from msbp.analysis.published import contents
+from msbp.analysis.publishing import publish, publish_angles
+from msbp.analysis.settings import Settle, settings_from
 from msbp.analysis.sources import ANGLES
 from msbp.analysis.wanted import plain
 from msbp.launch import CONF, compose, start
@@ -22,9 +24,13 @@ from msbp.launch import CONF, compose, start
 
 @hydra.main(config_path=CONF, config_name="publish", version_base="1.3")
 def main(cfg: DictConfig) -> None:
+    run(cfg, settings_from(Path(CONF), compose))
+
+
+def run(cfg: DictConfig, settle: Settle) -> None:
+    """Publish what is chosen, render anew what is published, and say what that changed."""
     conf = Path(CONF)
-    settle, every = settings_from(conf, compose), catalogue(conf)
-    outputs, published = Path(cfg.paths.outputs), Path(cfg.paths.published)
+    every, outputs, published = catalogue(conf), Path(cfg.paths.outputs), Path(cfg.paths.published)
     chosen = [plain(cfg[group], conf) for group in ("table", "figure") if group in cfg]
     if not chosen and not cfg.bench:
         raise ValueError(f"publish what? table= or figure= one of {', '.join(every)}, or bench=true")
@@ -33,18 +39,22 @@ def main(cfg: DictConfig) -> None:
         print(f"{len(results)} benchmarks are in {published / 'bench.json'}")
     if chosen:
         measured = sources.own(outputs, published, settle)
-        for made in (document(config, measured) for config in chosen):
-            if made.used or made.empty:
-                records = publish(made, published / "records.jsonl", cfg.allow_dirty)
-                print(f"{len(records)} records of {made.name} are in {published / 'records.jsonl'}")
-            if made.angles:
-                print(f"{publish_angles(made, published / ANGLES)} angles are in {published / ANGLES}")
-    files = contents(
-        published, Path(cfg.paths.readme), every, settle, [CLAIMS, *(config["name"] for config in chosen)]
-    )
-    changed = stale(files)
-    save(files)
-    print("rendered anew:", *(map(str, changed) if changed else ["nothing"]), sep="\n  ")
+        put([document(config, measured) for config in chosen], published, cfg)
+    names = [CLAIMS, *(config["name"] for config in chosen)]
+    rewritten = save(contents(published, Path(cfg.paths.readme), every, settle, names))
+    print("rewritten:", *(map(str, rewritten) if rewritten else ["nothing"]), sep="\n  ")
+
+
+def put(documents: Sequence[Document], published: Path, cfg: DictConfig) -> None:
+    """Records and angles into the files of what is published; all of the records, or none."""
+    recorded = [made for made in documents if made.used or made.empty]
+    if recorded:
+        path = published / "records.jsonl"
+        change = publish(recorded, path, cfg.allow_dirty, cfg.replace)
+        print(f"{path}:", *change.told(), sep="\n  ")
+    for made in documents:
+        if made.angles:
+            print(f"{publish_angles(made, published / ANGLES)} angles are in {published / ANGLES}")
 
 
 if __name__ == "__main__":

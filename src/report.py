@@ -1,7 +1,7 @@
 """Tables, figures and claims of the paper, ours beside its own: python -m src.report table=main."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import hydra
@@ -12,45 +12,67 @@ from msbp.analysis import published, sources
 from msbp.analysis.catalogue import catalogue
 from msbp.analysis.documents import document
 from msbp.analysis.files import save
-from msbp.analysis.other import other
+from msbp.analysis.other import listed, other, unused
 from msbp.analysis.page import page
+from msbp.analysis.runs import Record
 from msbp.analysis.settings import Settle, settings_from
 from msbp.analysis.sources import Sources
+from msbp.analysis.terminal import ordered, said
 from msbp.analysis.wanted import Config, plain
-from msbp.launch import CONF, compose, start
+from msbp.launch import CONF, compose, folder, start
+
+FOLDERS = {"own": "report", "published": "report-published"}
 
 
 @hydra.main(config_path=CONF, config_name="report", version_base="1.3")
 def main(cfg: DictConfig) -> None:
-    conf = Path(CONF)
-    settle = settings_from(conf, compose)
-    every = catalogue(conf)
+    settle = settings_from(Path(CONF), compose)
     if cfg.readme:
-        keep_published(cfg, every, settle)
-        return
-    measured = read(cfg, settle)
+        keep_published(cfg, catalogue(Path(CONF)), settle)
+    else:
+        given = HydraConfig.get().overrides.task
+        report(cfg, settle, [word for word in given if word.startswith("paths.outputs=")])
+
+
+def report(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> None:
+    """Write what is chosen, or all there is, and say it.
+
+    where: overrides with which commands leave their runs where these are.
+    """
+    conf = Path(CONF)
+    measured = read(cfg, settle, where)
+    place = folder("paths.outputs", cfg.paths.outputs) / FOLDERS[cfg.records]
     chosen = [plain(cfg[group], conf) for group in ("table", "figure") if group in cfg]
-    folder = Path(cfg.paths.outputs) / "report"
-    documents = [document(config, measured) for config in chosen or every.values()]
-    if not chosen:
-        documents += other(measured.runs, documents)
-        save({folder / "index.html": page(documents, measured)})
-    for made in documents:
+    documents = ordered(document(config, measured) for config in chosen or catalogue(conf).values())
+    rest = [] if chosen else other(measured.runs, documents)
+    for made in documents + rest:
         files = published.files_of(made)
-        save({folder / f"{made.name}.{suffix}": content for suffix, content in files.items()})
-        print(files["md"])
+        save({place / f"{made.name}.{suffix}": content for suffix, content in files.items()})
+    if not chosen:
+        save({place / "index.html": page(documents + rest, measured)})
+    print(*said(documents, measured.where), sep="\n")
+    say_unused(unused(measured.runs, documents), bool(chosen))
     for damaged in measured.runs.damaged:
         print(f"left out {damaged}", file=sys.stderr)
-    print(f"Markdown, LaTeX, CSV and figures are in {folder}" + ("" if chosen else "; index.html shows all"))
+    print(f"\nMarkdown, LaTeX, CSV and figures are in {place}" + ("" if chosen else "; index.html shows all"))
 
 
-def read(cfg: DictConfig, settle: Settle) -> Sources:
+def say_unused(runs: Sequence[Record], chosen: bool) -> None:
+    """The runs that are in no row, or that there are some where not all rows were looked at."""
+    if runs and chosen:
+        print(f"\n{len(runs)} other records are not part of this; python -m src.report has all")
+    elif runs:
+        print(f"\n{len(runs)} records match no row of a table; other.md has their times:")
+        print(*listed(runs, compose), sep="\n")
+
+
+def read(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> Sources:
     """What the user measured or what is published, never both."""
+    place = folder("paths.published", cfg.paths.published)
     if cfg.records == "own":
-        where = [word for word in HydraConfig.get().overrides.task if word.startswith("paths.outputs=")]
-        return sources.own(Path(cfg.paths.outputs), Path(cfg.paths.published), settle, where)
+        return sources.own(folder("paths.outputs", cfg.paths.outputs), place, settle, where)
     if cfg.records == "published":
-        return sources.published(Path(cfg.paths.published), settle)
+        return sources.published(place, settle)
     raise ValueError(f"records={cfg.records}: want own (the runs below paths.outputs) or published")
 
 

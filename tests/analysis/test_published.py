@@ -66,6 +66,37 @@ def test_a_run_replaces_the_one_of_its_signature_and_seed_only(offer, lines, rec
     ]  # fmt: skip
 
 
+NEW = {"commit": "f" * 16, "test": 98.4}
+
+
+def test_what_publishing_changes_is_told(offer, record_of):
+    assert list(offer([record_of(MSBP, seed) for seed in (0, 1)]).told()) == [
+        "2 added, 0 replaced, 0 kept as they were"
+    ]
+    change = offer([record_of(MSBP, 0), record_of(MSBP, 1, test=98.4), record_of(BASE, 0)])
+    assert list(change.told()) == [
+        "1 added, 1 replaced, 1 kept as they were",
+        f"replaced mnist msbp seed 1 ({MSBP}): commit 12345678 by 12345678",
+    ]
+
+
+def test_a_record_of_another_commit_is_not_replaced_while_others_of_its_row_stay(offer, lines, record_of):
+    offer([record_of(MSBP, seed) for seed in (0, 1)])
+    before = lines.read_bytes()
+    with pytest.raises(ValueError, match=r"mix commits .* msbp seed 0 .*12345678 by ffffffff.* replace=true"):
+        offer([record_of(MSBP, 0, **NEW), record_of(MSBP, 2, **NEW), record_of(BASE, 0)])
+    assert lines.read_bytes() == before
+    assert len(offer([record_of(MSBP, 0, **NEW)], replace=True).replaced) == 1
+    assert len(offer([record_of(MSBP, seed, **NEW) for seed in (0, 1)]).replaced) == 1, "no longer mixed"
+
+
+def test_a_whole_row_may_be_replaced_by_another_commit(offer, lines, record_of):
+    offer([record_of(MSBP, seed) for seed in (0, 1)] + [record_of(BASE, 0)])
+    change = offer([record_of(MSBP, seed, **NEW) for seed in (0, 1, 2)])
+    assert (len(change.added), len(change.replaced), len(change.kept)) == (1, 2, 0)
+    assert [run["test"] for run in published(lines)] == [98.2, 98.4, 98.4, 98.4]
+
+
 def test_a_run_of_uncommitted_code_is_refused_unless_told(offer, lines, record_of):
     with pytest.raises(ValueError, match=r"uncommitted code, so nobody can repeat it .* allow_dirty=true"):
         offer([record_of(MSBP, dirty=True)])

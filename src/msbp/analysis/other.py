@@ -1,32 +1,75 @@
 """Runs that no table asks for, such as trials and tiny samples: they get rows of their own."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from statistics import fmean
+from typing import Any
 
-from ..record import signature
+from hydra.errors import HydraException
+
+from ..record import different, flat, settings, signature
 from . import rows
 from .documents import Document
 from .evidence import SECONDS, Evidence, measure
 from .runs import Record, Runs
-from .settings import Setting
+from .settings import Compose, Setting
 from .tables import Block, Line, Table
 
 HEADERS: dict[str, str] = {"accuracy": "Acc (%)", "uas": "UAS (%)", "bleu": "Test BLEU"}
 BASELINE = "baseline"
+GROUPS = "task", "method"
+SHOWN = 6  # keys of a line, for which one of the terminal has room
 
 
 def other(runs: Runs, documents: Iterable[Document]) -> list[Document]:
     """At most one table: a block for each configuration that methods share, a row for each unused setting."""
-    used = {run["signature"] for document in documents for run in document.used}
     shared: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
-    for run in runs.records.values():
-        if run["signature"] not in used:
-            shared[_but_method(run)][run["signature"]].append(run)
+    for run in unused(runs, documents):
+        shared[_but_method(run)][run["signature"]].append(run)
     blocks = sorted(
         (_block(list(settings.values())) for settings in shared.values()), key=lambda block: block.title
     )
     table = Table("other", "Runs of other settings.", [*SECONDS, "score"], blocks)
     return [rows.of(table)] if blocks else []
+
+
+def unused(runs: Runs, documents: Iterable[Document]) -> list[Record]:
+    """The runs that none of the documents shows."""
+    used = {run["signature"] for document in documents for run in document.used}
+    return [run for run in runs.records.values() if run["signature"] not in used]
+
+
+def listed(runs: Sequence[Record], compose: Compose) -> Iterator[str]:
+    """A line for each setting: task, method, what differs from their own values, the score, the seeds."""
+    found: dict[str, list[Record]] = defaultdict(list)
+    for run in runs:
+        found[run["signature"]].append(run)
+    usual = cache(lambda *choice: _usual(choice, compose))
+    for row in sorted(
+        found.values(), key=lambda row: (row[0]["task"], row[0]["method"], row[0]["started_at"])
+    ):
+        run = row[0]
+        differ = _overrides(run, usual(run["task"], run["method"]))
+        seeds = ", ".join(str(run["seed"]) for run in sorted(row, key=lambda run: run["seed"]))
+        score = f"test {run['metric']} {fmean(run['test'] for run in row):.2f}"
+        yield f"{' '.join([run['task'], run['method'], *differ])}: {score} (seed {seeds})"
+
+
+def _usual(choice: Sequence[str], compose: Compose) -> dict[str, Any] | None:
+    """The configuration of a task and a method as written; None where they are not there any more."""
+    try:
+        return settings(compose([f"{group}={name}" for group, name in zip(GROUPS, choice, strict=True)]))
+    except HydraException:
+        return None
+
+
+def _overrides(run: Record, usual: dict[str, Any] | None) -> list[str]:
+    if usual is None:
+        return [f"signature {run['signature']}"]
+    values = dict(flat(run["config"]))
+    keys = [line.partition(":")[0] for line in different(usual, run["config"])]
+    return [f"{key}={values.get(key)}" for key in keys[:SHOWN]] + ["…"] * (len(keys) > SHOWN)
 
 
 def _but_method(run: Record) -> str:
@@ -54,7 +97,8 @@ def _line(row: list[Record], ours: Evidence, alike: list[dict]) -> Line:
 
 def _title(run: Record) -> str:
     sample = " on its tiny made-up sample" if run.get("sample") == "tiny" else ""
-    return f"{run['task']}{sample} (h={run['hidden']}, {len(run['history'])} epochs)"
+    epochs = len(run["history"])
+    return f"{run['task']}{sample} (h={run['hidden']}, {epochs} epoch{'s' * (epochs != 1)})"
 
 
 def _label(run: Record, alike: list[dict]) -> str:

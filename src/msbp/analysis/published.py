@@ -1,51 +1,19 @@
-"""What the project publishes: records, tables and figures of them, and a README that shows some.
+"""What the project publishes: records, tables and figures of them, and a README that shows some."""
 
-A record enters as it was measured and is only ever replaced by another run of its signature and seed.
-"""
-
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from . import benchmark_tables, benchmarks
 from .documents import Document, document
 from .drawing import IMAGES, drawn
-from .files import save
 from .formats import markdown, renderings
-from .runs import Record, Runs, published_runs
 from .settings import Settle
-from .sources import angles_in, published
+from .sources import published
 from .wanted import Config
 
 SHOWN = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
-
-
-def publish(document: Document, path: Path, allow_dirty: bool = False) -> list[Record]:
-    """Put every record that the document uses into the file at path; ValueError where one must not be."""
-    chosen = list({(run["signature"], run["seed"]): run for run in document.used}.values())  # rows share runs
-    if not chosen:
-        raise ValueError(f"no runs of {document.name} on record: python -m src.report tells what to run")
-    for run in chosen:
-        _refuse_unfit(run, allow_dirty)
-    published = published_runs(path)
-    if published.damaged:
-        raise ValueError(f"repair what is published first: {'; '.join(published.damaged)}")
-    lines = published.records | {(run["signature"], run["seed"]): without_paths(run) for run in chosen}
-    save({path: _lines(lines.values())})
-    return chosen
-
-
-def publish_angles(document: Document, path: Path) -> int:
-    """Put the angles that the document shows into the file at path; how many they are."""
-    kept = angles_in([path] if path.exists() else [], Runs())
-    angles = {
-        (a["config"]["signature"], a["config"]["seed"], a["step"]): a for a in [*kept, *document.angles]
-    }
-    save({path: _lines(angles.values())})
-    return len(document.angles)
 
 
 def contents(
@@ -116,32 +84,3 @@ def stale(files: Mapping[Path, str | bytes]) -> list[Path]:
 
 def _differs(path: Path, content: str | bytes) -> bool:
     return isinstance(content, str) and path.read_text("utf-8") != content
-
-
-def _lines(values: Iterable[Any]) -> str:
-    return "".join(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n" for value in values)
-
-
-def without_paths(value: Any) -> Any:
-    """The value without its parts that name places of one machine: config.paths and absolute paths."""
-    if isinstance(value, dict):
-        kept = {name: part for name, part in value.items() if name != "paths" and not _is_path(part)}
-        return {name: without_paths(part) for name, part in kept.items()}
-    if isinstance(value, list):
-        return [without_paths(part) for part in value if not _is_path(part)]
-    return value
-
-
-def _is_path(value: Any) -> bool:
-    return isinstance(value, str) and os.path.isabs(value)
-
-
-def _refuse_unfit(run: Record, allow_dirty: bool) -> None:
-    where = f"{run['task']} {run['method']} seed {run['seed']} ({run['signature']})"
-    if run.get("sample") == "tiny":
-        raise ValueError(f"{where} ran on a tiny made-up sample: trials are never published")
-    if (run["dirty"] or run["commit"] == "unknown") and not allow_dirty:
-        raise ValueError(
-            f"{where} ran on uncommitted code, so nobody can repeat it from commit {run['commit'][:8]}: "
-            "commit and run again with force=true, or publish it all the same with allow_dirty=true"
-        )
