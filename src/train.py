@@ -65,7 +65,7 @@ def learn(ask: Request, folder: Path, place: Path, alone: Callable[[], bool]) ->
     some = islice(ask.task.batches(run.splits.dev, ask.seed, epoch=0), DEV_BATCHES)
     done = record.asked(ask.cfg, ask.method, k_per_layer) | run.measured() | here
     done |= {
-        "times_comparable": checkpoint.comparable(),
+        "times_comparable": checkpoint.comparable() and run.undisturbed(),
         "allocator_keeps_memory": allocator,
         "dropped_fraction": dropped_fraction(run.model, ask.task, some, k_per_layer),
         "notes": list(run.splits.notes),

@@ -85,3 +85,15 @@ def test_a_saved_clock_goes_on(clock, time):
     other.load_state_dict(clock.state_dict())
     spend(other, time, "update", 1)
     assert other["update"] == other.total == 5 and clock.total == 4
+
+
+def test_the_processor_share_tells_when_others_had_the_processor(time):
+    worked = Time()
+    clock = Clock(now=time, work=worked)
+    with clock("update"):
+        time.at, worked.at = time.at + 4, worked.at + 1
+    worked.at += 100  # outside phases
+    assert clock.processor_share == 0.25
+    other = Clock(now=time, work=worked)
+    other.load_state_dict(clock.state_dict())
+    assert other.processor_share == 0.25

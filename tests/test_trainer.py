@@ -2,6 +2,7 @@
 
 import copy
 from functools import partial
+from itertools import count
 
 import pytest
 import torch
@@ -100,6 +101,22 @@ def test_a_run_killed_at_any_step_goes_on_to_the_same_weights(method, optimizer,
     assert deaths == 3 and run.resumed and equal(run, whole)
     assert [row["loss"] for row in run.state.history] == [row["loss"] for row in whole.state.history]
     assert [row["dev"] for row in run.state.history] == [row["dev"] for row in whole.state.history]
+
+
+@pytest.mark.parametrize(("share", "own"), [(1.0, True), (0.5, False)])
+def test_a_run_that_waited_for_the_processor_says_so(share, own, tmp_path):
+    now, work = count(), count()
+    clock = Clock(now=lambda: next(now), work=lambda: share * next(work))
+    run = trained(new_run(METHODS["sbp"], clock=clock), at(tmp_path), epochs=1)
+    assert run.undisturbed() is own and run.measured()["processor_share"] == clock.processor_share
+
+
+def test_a_run_that_goes_on_says_from_where(tmp_path, caplog):
+    checkpoint = at(tmp_path)
+    trained(new_run(METHODS["sbp"]), checkpoint, epochs=1)
+    with caplog.at_level("INFO"):
+        trained(new_run(METHODS["sbp"]), checkpoint, epochs=2)
+    assert "going on after step 5, in epoch 2" in caplog.text
 
 
 @pytest.mark.parametrize("save_every", [None, 1, 4])

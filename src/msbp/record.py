@@ -117,9 +117,8 @@ def summary(path: Path, record: Mapping[str, Any]) -> str:
     """What a user wants to know first, in four lines."""
     letters = "" if record["r"] is None else f" (r={record['r']:g}, gamma={record['gamma']:g})"
     sample = " on the tiny made-up sample" if record.get("sample") == "tiny" else ""
-    shared = (
-        "" if record["times_comparable"] else "; not comparable: shared machine, or another after a resume"
-    )
+    shared = "; not comparable: shared processor or folder, or another machine after a resume"
+    shared = "" if record["times_comparable"] else shared
     kept = ", ".join(f"{layer} {k}" for layer, k in record["k_per_layer"].items())
     return (
         f"{record['task']}{sample}, {record['method']}{letters}, seed {record['seed']}: "

@@ -1,6 +1,7 @@
 """One training loop for all tasks and methods, timed by phases and able to stop and go on at any step."""
 
 import copy
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -18,7 +19,9 @@ from .machine import check_threads, device_of
 from .progress import Progress
 from .record import HYPOTHESES
 
+log = logging.getLogger(__name__)
 WARM_UP = 5  # steps
+OWN = 0.9  # of the time in phases: less processor time than that, and something else was running
 Clip = Callable[[Iterable[Tensor]], Any]
 Watch = Callable[["Run"], list[dict[str, Any]]]
 
@@ -55,7 +58,9 @@ class Trainer:
     def fit(self, run: "Run", checkpoint: Checkpoint) -> None:
         """Train to the last epoch, from the checkpoint if there is one; Ctrl-C saves and interrupts."""
         task = run.task
-        if not checkpoint.restore(run.restore):
+        if checkpoint.restore(run.restore):
+            log.info("going on after step %d, in epoch %d", run.state.step, run.state.epoch + 1)
+        else:
             self._watch(run)
         run.warm_up(self.clip)
         with between_steps() as asked, Progress(self.epochs, task.metric, task.unit) as progress:
@@ -215,7 +220,12 @@ class Run:
         }
         metric = {"metric": self.task.metric, "metric_signature": self.state.metric_signature}
         counts = {"steps": self.state.step, "resumed": self.resumed, "history": self.state.history}
-        return self.clock.seconds() | scores | metric | counts
+        share = {"processor_share": self.clock.processor_share}
+        return self.clock.seconds() | share | scores | metric | counts
+
+    def undisturbed(self) -> bool:
+        """Whether the processor was this run's own while it trained."""
+        return self.device.type != "cpu" or self.clock.processor_share >= OWN
 
     def texts(self) -> dict[str, list[str]]:
         """Lines to keep beside the record, by file name: the data's, and what the best epoch made of test."""
