@@ -8,6 +8,7 @@ import torch.nn.modules.module as torch_hooks
 from torch import Tensor, nn
 
 from .activations import ACTIVATIONS, IDENTITY
+from .eager import Converted, eager, eager_forward
 from .embedding import has_ordinary_rows
 from .linear import SparseLinear
 from .run import Run
@@ -22,17 +23,21 @@ GLOBAL_HOOKS = (
 )
 
 
-class Chain(nn.Sequential):
+class Chain(Converted, nn.Sequential):
     """A Sequential with the same modules, parameters and keys; `convert` and `fuse` make it in place.
 
     Modules with hooks, and modules of other kinds, are called as in any Sequential.
     """
 
+    plain = nn.Sequential
+
+    @eager_forward
     def forward(self, x: Tensor) -> Tensor:
         for step in self._steps():
             x = step(x)
         return x
 
+    @eager
     def look_up(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
         """self(embedding(tokens).flatten(1)), with an ordinary embedding as part of the first node."""
         first, *others = self._steps()

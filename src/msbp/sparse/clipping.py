@@ -7,9 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .eager import eager
 from .factored import Factors, gradient_of
 
 
+@eager
 def clip_grad_norm_(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     """Scale all gradients so that their common 2-norm is at most max_norm; return the norm they had.
 
@@ -30,6 +32,7 @@ def clip_grad_norm_(parameters: Iterable[Tensor], max_norm: float) -> Tensor:
     return total
 
 
+@eager
 def clip_grad_value_(parameters: Iterable[Tensor], clip_value: float) -> None:
     """Hold every gradient entry within ±clip_value; factored gradients are clipped when they are formed."""
     if not clip_value > 0:

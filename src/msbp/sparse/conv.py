@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .convolution import SparseConvolution
+from .eager import eager, eager_forward
 from .grid import Grid
 from .suited import by_kernel
 
@@ -17,6 +18,9 @@ from .suited import by_kernel
 class SparseConv1d(SparseConvolution, nn.Conv1d):
     """nn.Conv1d with a sparse backward pass; made by `adopt`."""
 
+    plain = nn.Conv1d
+
+    @eager_forward
     def forward(self, x: Tensor) -> Tensor:
         """h (B, F, T) of x (B, C, L)."""
         return convolve(self, x)
@@ -25,6 +29,9 @@ class SparseConv1d(SparseConvolution, nn.Conv1d):
 class SparseConv2d(SparseConvolution, nn.Conv2d):
     """nn.Conv2d with a sparse backward pass; made by `adopt`."""
 
+    plain = nn.Conv2d
+
+    @eager_forward
     def forward(self, x: Tensor) -> Tensor:
         """h (B, F, T', T'') of x (B, C, H, W)."""
         return convolve(self, x)
@@ -65,6 +72,7 @@ class Convolve(torch.autograd.Function):
         return layer._conv_forward(x, weight, bias)
 
     @staticmethod
+    @eager
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         layer, (x, weight) = ctx.layer, ctx.saved_tensors
@@ -88,6 +96,7 @@ class Sparsify(torch.autograd.Function):
         return h.view_as(h)
 
     @staticmethod
+    @eager
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         rows, active, positions = rows_of(grad)

@@ -11,6 +11,7 @@ from typing import NoReturn, Self, cast
 import torch
 from torch import Tensor, nn
 
+from .eager import Converted
 from .linear import BIAS_GRADIENTS, check_choices
 from .memory import MEMORIES, GradientMemory, SequentialMemory, SharedMemory
 from .selections import SELECTIONS, Selection, row_top_k
@@ -18,7 +19,7 @@ from .suited import by_kernel
 from .windows import Entries, keep_entries
 
 
-class SparseConvolution(nn.Module):
+class SparseConvolution(Converted):
     """What sparse convolutions share: k of F maps, a selection, a memory; the choices are SparseLinear's.
 
     selection: per_example (k T of all F T entries of an example) | per_position (k of the F maps at each

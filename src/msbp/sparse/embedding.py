@@ -9,17 +9,20 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from .eager import Converted, eager, eager_forward
 from .factored import Factors
 from .node import hand_over
 from .suited import suits
 
 
-class RowEmbedding(nn.Embedding):
+class RowEmbedding(Converted, nn.Embedding):
     """nn.Embedding whose ∂ℓ/∂W is never written as a table: its factors are an entry 1 a lookup, and ∂ℓ/∂x.
 
     So an optimizer that takes factors forms the rows looked up and leaves the others to their momentum, as on
     a dense gradient. Baseline and sparse methods alike have it; `adopt` makes it in place.
     """
+
+    plain = nn.Embedding
 
     @classmethod
     def adopt(cls, embedding: nn.Embedding) -> "RowEmbedding":
@@ -27,6 +30,7 @@ class RowEmbedding(nn.Embedding):
         embedding.__class__ = cls
         return cast(RowEmbedding, embedding)
 
+    @eager_forward
     def forward(self, ids: Tensor) -> Tensor:
         """x (..., E) of ids (...)."""
         if torch.is_grad_enabled() and self.weight.requires_grad and suits(self.weight) and ids.numel():
@@ -44,6 +48,7 @@ class Lookup(torch.autograd.Function):
         return nn.functional.embedding(ids, weight)
 
     @staticmethod
+    @eager
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor | None]:
         (ids,), layer = ctx.saved_tensors, ctx.layer

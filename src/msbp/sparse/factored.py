@@ -10,6 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from .eager import eager
 from .kernels.gradient import accumulate
 
 _grad = cast(Any, torch.Tensor.grad)  # the slot that autograd itself writes
@@ -77,6 +78,7 @@ class FactoredParameter(nn.Parameter):
     factors: tuple[Factors, ...]
 
     @property
+    @eager
     def grad(self) -> Tensor | None:
         waiting = self.factors
         self._settle()
@@ -88,6 +90,7 @@ class FactoredParameter(nn.Parameter):
         return self.grad
 
     @grad.setter
+    @eager
     def grad(self, value: Tensor | None) -> None:
         self._settle()
         self.grad = value
@@ -111,6 +114,7 @@ class FactoredParameter(nn.Parameter):
             self.factors = (Factors.joined(self.factors),)
         return self.factors[0] if len(self.factors) == 1 else None
 
+    @eager
     def detach(self) -> Tensor:
         """An nn.Parameter, as this is one from now on: nn.Parameter(...) accepts only its own kind."""
         self.grad  # noqa: B018 - forms what waits

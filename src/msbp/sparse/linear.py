@@ -8,6 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from .eager import Converted, eager_forward
 from .memory import MEMORIES, GradientMemory
 from .run import Run
 from .sparsifiers import SPARSIFIERS
@@ -16,7 +17,7 @@ from .stage import Stage
 BIAS_GRADIENTS = {"sparse": False, "full": True}
 
 
-class SparseLinear(nn.Linear):
+class SparseLinear(Converted, nn.Linear):
     """A linear layer that keeps k entries of ∂ℓ/∂h and carries gamma times the rest to the next step.
 
     gamma: 0 is SBP. memory: shared | per_slot | sequential. selection: per_example | unified.
@@ -24,7 +25,7 @@ class SparseLinear(nn.Linear):
     is set again. The memory is not in the state_dict.
     """
 
-    name = ""
+    name, plain = "", nn.Linear
     memory: GradientMemory | None
 
     def __init__(
@@ -65,6 +66,7 @@ class SparseLinear(nn.Linear):
         self.unified, self.enabled, self._steps = selection == "unified", True, [0]
         self.memory = MEMORIES[memory](self.out_features, gamma).to(self.weight) if gamma > 0 else None
 
+    @eager_forward
     def forward(self, x: Tensor) -> Tensor:
         """h = xWᵀ + b, (..., i) to (..., n)."""
         run = self.__dict__.get("_run")

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .eager import eager
 from .kernels.loss import cross_entropy as kernel
 from .node import Pass, shortcut
 
@@ -19,6 +20,7 @@ class NotAClass(Exception):
     """A target that the kernel leaves to torch, which ignores -100 and refuses others."""
 
 
+@eager
 def cross_entropy(logits: Tensor, target: Tensor, allowed: Tensor | None = None) -> Tensor:
     """Mean cross entropy of logits (B, C) and class indices (B), as torch.nn.functional.cross_entropy.
 
@@ -60,6 +62,7 @@ class CrossEntropy(torch.autograd.Function):
         return loss
 
     @staticmethod
+    @eager
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise RuntimeError("this cross entropy has no second derivative: leave out create_graph=True")
@@ -76,6 +79,7 @@ class Loss(Tensor):
     logits: Tensor
     chain_node: Any  # that the logits come from
 
+    @eager
     def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:
         """As torch.Tensor.backward."""
         plain = gradient is None and not retain_graph and not create_graph and inputs is None

@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .carry import CARRIES, Carry, NoMemory
 from .dropout import dropout
+from .eager import Converted, eager_forward
 from .gates import EstimatedGradient, FullGradient, Saved, Weights
 from .linear import BIAS_GRADIENTS, check_choices
 from .listed import ListedGradient
@@ -29,9 +30,11 @@ LISTABLE = ("per_example", "per_position", "pooled")  # selections row by row, f
 GROUPS = {"per_gate": 4, "joint": 1}  # parts of a row's 4H gradients, each with a top-k of its own
 
 
-class FusedLSTM(nn.LSTM):
+class FusedLSTM(Converted, nn.LSTM):
     """nn.LSTM as the baseline has it: the same arguments, results, parameters and keys; a dense backward
     pass. Dropout between layers is that of dropout.py, with masks of its own."""
+
+    plain = nn.LSTM
 
     @classmethod
     def adopt(cls, lstm: nn.LSTM) -> Self:
@@ -46,6 +49,7 @@ class FusedLSTM(nn.LSTM):
         """The width that k is a part of: that of one gate."""
         return self.hidden_size
 
+    @eager_forward
     def forward(self, input: Tensor | PackedSequence, hx: States | None = None) -> tuple[Any, States]:
         """As nn.LSTM."""
         if isinstance(input, PackedSequence):

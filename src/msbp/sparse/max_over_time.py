@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from .convolution import SparseConvolution
+from .eager import Converted, eager, eager_forward
 from .selections import flat_top_k
 from .suited import by_kernel
 from .windows import (
@@ -51,12 +52,13 @@ class MaxOverTime(nn.Conv2d):
         return Batch(x, index.long(), offsets.long()).widened(self.kernel_size[0] - 1)
 
 
-class FusedMaxOverTime(MaxOverTime):
+class FusedMaxOverTime(Converted, MaxOverTime):
     """The same as one node whose backward pass is over the entries that the maximum lets through."""
 
-    dense_bias = False
+    dense_bias, plain = False, MaxOverTime
 
-    def forward(self, x: Tensor, index: Tensor, offsets: Tensor) -> Tensor:  # type: ignore[override]
+    @eager_forward
+    def forward(self, x: Tensor, index: Tensor, offsets: Tensor) -> Tensor:
         if torch.is_autocast_enabled(x.device.type):
             with torch.autocast(x.device.type, enabled=False):  # a selection needs the parameters' precision
                 return self(x.to(self.weight.dtype), index, offsets)
@@ -113,6 +115,7 @@ class Pass(torch.autograd.Function):
         return pooled
 
     @staticmethod
+    @eager
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, index, offsets, weight, pooled, start = ctx.saved_tensors

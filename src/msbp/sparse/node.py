@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .eager import eager
 from .factored import Factors, leave
 from .plain import Saved, pull, push
 from .stage import Stage
@@ -60,6 +61,7 @@ class Pass(torch.autograd.Function):
         return out
 
     @staticmethod
+    @eager
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise RuntimeError(

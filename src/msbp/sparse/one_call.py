@@ -8,6 +8,7 @@ import torch
 import torch.optim.optimizer as torch_hooks
 from torch import Tensor
 
+from .eager import eager
 from .factored import FactoredParameter, Factors, gradient_of
 from .table import Table
 
@@ -27,6 +28,7 @@ class OneCall(torch.optim.Optimizer):
     def __init__(self, params: Iterable, defaults: dict[str, Any]):
         super().__init__(params, defaults | self.only)
 
+    @eager
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the parameters that have a gradient; return what the closure gave, if there is one."""
         hooks = self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks, *GLOBAL_HOOKS
@@ -34,7 +36,7 @@ class OneCall(torch.optim.Optimizer):
             return self._watched_step(closure)
         return self._plain_step(closure)
 
-    step.hooked = True  # type: ignore[attr-defined]  # torch would wrap it for hooks and profiler at every step
+    step.hooked = True  # torch would wrap it for hooks and profiler at every step
 
     def _plain_step(self, closure: Callable[[], Any] | None = None) -> Any:
         loss = None
@@ -48,6 +50,7 @@ class OneCall(torch.optim.Optimizer):
 
     _watched_step = torch.optim.Optimizer.profile_hook_step(_plain_step)
 
+    @eager
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop all gradients, or set them to zero."""
         if not set_to_none:

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from . import lstm_cell
+from .eager import eager
 from .gates import FullGradient, Saved, Weights
 
 
@@ -100,6 +101,7 @@ class Layer(torch.autograd.Function):
         return out, h, c
 
     @staticmethod
+    @eager
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise RuntimeError(
