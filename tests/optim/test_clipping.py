@@ -57,3 +57,18 @@ def test_accumulated_gradients_with_clipping_and_reading_in_between(ours, theirs
             twins.read()
 
     assert run(Twins(network(), ours, theirs), 40, passes=2, between=meddle) <= 5e-6
+
+
+@pytest.mark.parametrize("norm_type", [1.0, 2, "inf"])
+def test_clipping_takes_torchs_arguments(norm_type):
+    models = network(), network()
+    models[1].load_state_dict(models[0].state_dict())
+    data = batch()
+    for model, clip in zip(models, (optim.clip_grad_norm_, nn.utils.clip_grad_norm_), strict=True):
+        nn.functional.cross_entropy(model(data[0]), data[1]).backward()
+        clip(model.parameters(), 0.1, norm_type=norm_type, error_if_nonfinite=True, foreach=False)
+    for p, q in zip(*(model.parameters() for model in models), strict=True):
+        torch.testing.assert_close(p.grad, q.grad)
+    models[0][-1].bias.grad[0] = torch.nan
+    with pytest.raises(RuntimeError, match="norm"):
+        optim.clip_grad_norm_(models[0].parameters(), 0.1, norm_type, error_if_nonfinite=True)

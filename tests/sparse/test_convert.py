@@ -150,6 +150,11 @@ def test_a_model_without_hidden_layers_is_refused():
             convert(model)
 
 
+def test_names_of_layers_as_one_string_are_refused():
+    with pytest.raises(ValueError, match=r"layers=\['10'\]"):
+        convert(mlp(4, 5, 3), layers="10")
+
+
 def test_layers_that_do_not_exist_or_are_not_linear_are_refused_by_name():
     with pytest.raises(ValueError, match="nowhere"):
         convert(mlp(4, 5, 3), layers=["nowhere"])
@@ -171,6 +176,10 @@ def test_layers_that_do_not_exist_or_are_not_linear_are_refused_by_name():
         {"gamma": -0.1},
         {"gamma": 1.5},
         {"gamma": float("nan")},
+        {"r": "a"},
+        {"r": None},
+        {"gamma": "a"},
+        {"gamma": None},
         {"memory": "none"},
         {"selection": "batch"},
         {"bias": "dense"},

@@ -127,3 +127,22 @@ def test_ignored_targets_are_ignored_as_in_torch(install):
         torch.manual_seed(1)
         criterion(network(torch.randn(B, i)), y).backward()
     assert_close(state(model), state(twin))
+
+
+CHOICES: dict[str, dict] = {
+    "sum": {"reduction": "sum"},
+    "smoothed": {"label_smoothing": 0.1},
+    "weighted": {"weight": torch.tensor([0.2, 1.0, 3.0])},
+    "ignored": {"ignore_index": 1},
+    "mean": {"reduction": "mean"},
+}
+
+
+@each_install
+@pytest.mark.parametrize("choices", CHOICES.values(), ids=CHOICES)
+def test_torchs_other_choices_give_torchs_loss(install, choices):
+    model, twin = pair(install)
+    for network, criterion in ((model, cross_entropy), (twin, nn.functional.cross_entropy)):
+        torch.manual_seed(1)
+        criterion(network(torch.randn(B, i)), torch.randint(c, (B,)), **choices).backward()
+    assert_close(state(model), state(twin))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any
 
 from torch import nn
@@ -45,10 +46,14 @@ def convert(
     Chain. gamma = 0 is SBP; gates and carry are for LSTMs, see SparseLSTM. ValueError if a setting is out of
     range, a name is no such layer, nothing is found, or the model was converted before; it is unchanged then.
     """
-    if not 0 < r <= 1:
-        raise ValueError(f"sparse ratio r must be in (0, 1], got {r}; without it backpropagation is plain")
+    if not (isinstance(r, Real) and 0 < r <= 1):
+        raise ValueError(
+            f"sparse ratio r must be a number in (0, 1], got {r!r}; without it backpropagation is plain"
+        )
     check_choices(gamma, memory, selection, bias)
     check_lstm_choices(memory, gates, carry)
+    if isinstance(layers, str):
+        raise ValueError(f"layers must be a list of dotted names, got a string: write layers=[{layers!r}]")
     _refuse_second_time(model)
     names = _hidden(model) if layers is None else list(layers)
     found = {name: _layer(model, name) for name in names}

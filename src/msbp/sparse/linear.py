@@ -3,6 +3,7 @@
 Letters: B batch, i in_features, n out_features, k kept. Algorithms 1 and 2; node.py has the pass itself.
 """
 
+from numbers import Real
 from typing import Any, cast
 
 import torch
@@ -115,8 +116,10 @@ class SparseLinear(Converted, nn.Linear):
 
 def check_choices(gamma: float, memory: str, selection: str, bias_gradient: str) -> None:
     """ValueError unless the choices exist and go together."""
-    if not 0 <= gamma <= 1:
-        raise ValueError(f"memory ratio gamma must be in [0, 1], got {gamma}; 0 is SBP, without memory")
+    if not (isinstance(gamma, Real) and 0 <= gamma <= 1):
+        raise ValueError(
+            f"memory ratio gamma must be a number in [0, 1], got {gamma!r}; 0 is SBP, without memory"
+        )
     known: list[tuple[str, str, dict[str, Any]]] = [
         ("memory", memory, MEMORIES),
         ("selection", selection, SPARSIFIERS),

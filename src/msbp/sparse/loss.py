@@ -21,21 +21,22 @@ class NotAClass(Exception):
 
 
 @eager
-def cross_entropy(logits: Tensor, target: Tensor, allowed: Tensor | None = None) -> Tensor:
+def cross_entropy(logits: Tensor, target: Tensor, allowed: Tensor | None = None, **choices: Any) -> Tensor:
     """Mean cross entropy of logits (B, C) and class indices (B), as torch.nn.functional.cross_entropy.
 
     allowed (B, C) bool: classes outside it have no share in the softmax. If the logits come straight from
-    a chain, a plain backward() costs less; everything else works as ever.
+    a chain, a plain backward() costs less; everything else works as ever. choices: weight, ignore_index,
+    reduction and label_smoothing, with which it is torch's function.
     """
     node: Any = logits.grad_fn
-    if type(node) is PASS and node.by_kernel and _fits(logits, target, allowed):
+    if type(node) is PASS and node.by_kernel and not choices and _fits(logits, target, allowed):
         with suppress(NotAClass):
             loss = CrossEntropy.apply(logits, target, allowed)
             loss.__class__ = Loss  # a view as Loss would put another node into the graph
             loss.logits, loss.chain_node = logits, node
             return loss
     return nn.functional.cross_entropy(
-        logits if allowed is None else logits.masked_fill(~allowed, -torch.inf), target
+        logits if allowed is None else logits.masked_fill(~allowed, -torch.inf), target, **choices
     )
 
 
