@@ -207,7 +207,7 @@ def test_a_folder_that_holds_a_run_is_not_written_over(smoke, tmp_path):
 WRONG = [
     ("method.r=0", "r must be in (0, 1]"),
     ("method.r=1.5", "r must be in (0, 1]"),
-    ("method.gamma=-1", "gamma must be in [0, 1]"),
+    ("method.gamma=-1", "gamma must be a number in [0, 1]"),
     ("method.memory=big", "shared"),
     ("seed=abc", "seed must be one whole number"),
     ('seed="0,1,2"', "seed must be one whole number"),

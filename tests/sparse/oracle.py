@@ -46,6 +46,7 @@ class Oracle:
     def forward(self, x: Tensor, keeps: dict[str, Tensor] | None = None) -> Tensor:
         x = x.to(next(iter(self.units.values())).weight.dtype)
         for name, unit in self.units.items():
+            self.terms = (x.abs() @ unit.weight.abs().T).max().item()  # that the largest logit is the sum of
             x = unit.forward(x, (keeps or {}).get(name, 1.0))
         return x
 
