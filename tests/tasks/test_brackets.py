@@ -21,7 +21,7 @@ LAYOUTS = """\
 
 
 def read(folder, text: str):
-    (folder / "a.mrg").write_text(text, encoding="utf-8")
+    (folder / "a.mrg").write_text(text, encoding="utf-8", errors="surrogateescape")
     return read_mrg(folder / "a.mrg")
 
 
@@ -72,6 +72,10 @@ def test_function_tags_are_stripped_and_brackets_stay_tokens(tmp_path):
         ("(S (NN a) b)\n", 1, "'b' where a bracket was wanted"),
         ("(S (NN))\n", 1, "(NN) holds nothing"),
         ("(S (NN a (NN b)))\n", 1, "a bracket after the word 'a'"),
+        ("(S\n(NN a\udce9))\n", 2, "byte 0xe9 is not UTF-8"),
+        ("(S " * 5000 + "(NN a)" + ")" * 5000, 1, "brackets are open here"),
+        ("\n", 1, "no tree with a word in the whole file"),
+        ("( (NP (-NONE- *)) )\n", 1, "no tree with a word in the whole file"),
     ],
 )
 def test_malformed_trees_are_refused_with_file_and_line(tmp_path, text, line, message):

@@ -1,5 +1,7 @@
 """Kept arrays: found again, remade when damaged or stale, harmless where nothing can be written."""
 
+import io
+
 import numpy as np
 import pytest
 
@@ -39,7 +41,15 @@ def flip(content: bytes) -> bytes:
     return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
 
-@pytest.mark.parametrize("damage", [cut, flip, lambda content: b"", lambda content: b"not an archive"])
+def single(content: bytes) -> bytes:
+    """A file of one array, which numpy reads without complaint."""
+    np.save(file := io.BytesIO(), ARRAYS["a"])
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "damage", [cut, flip, single, lambda content: b"", lambda content: b"not an archive"]
+)
 def test_a_damaged_file_is_said_and_made_again(tmp_path, caplog, damage):
     path, make = tmp_path / "x.npz", Maker()
     cache.kept(path, make)
@@ -53,6 +63,14 @@ def test_no_pickled_object_is_ever_loaded(tmp_path):
     path, make = tmp_path / "x.npz", Maker()
     np.savez(path, a=np.array([{}], dtype=object))
     assert equal(cache.kept(path, make)) and make.times == 1
+
+
+def test_a_file_written_under_another_name_is_made_again(tmp_path, caplog):
+    make = Maker()
+    cache.kept(tmp_path / "x.npz", lambda: {"a": np.zeros(3)})
+    (tmp_path / "x.npz").rename(tmp_path / "y.npz")
+    assert equal(cache.kept(tmp_path / "y.npz", make)) and make.times == 1
+    assert "was written as x.npz" in caplog.text
 
 
 def test_a_place_that_cannot_be_written_is_said_and_does_no_harm(tmp_path, caplog):

@@ -66,10 +66,29 @@ def test_two_copies_of_a_file_are_refused(tmp_path):
         treebank(tmp_path).files()
 
 
-@pytest.mark.parametrize("part", ["2", "2-21", "002", "a", "02-21-22", ""])
+def test_a_section_may_be_given_as_a_number(tmp_path):
+    wsj(tmp_path, [1300, 2200, 2300])
+    assert firsts(treebank(tmp_path, 13, 22, 23), "dev") == ["W2200"]
+
+
+@pytest.mark.parametrize("part", ["2", 2, "2-21", "002", "a", "02-21-22", ""])
 def test_a_part_that_is_no_section_or_file_is_refused(tmp_path, part):
     with pytest.raises(ValueError, match="is named like"):
         treebank(tmp_path, train=part).files()
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"train": "03-02"}, "task.corpus.train names no file of the treebank, got '03-02'"),
+        ({"dev": "03"}, r"wsj_0300\.mrg is in several of train=02-03, dev=03, test=23"),
+        ({"dev": "23"}, r"wsj_2300\.mrg is in several of"),
+    ],
+)
+def test_parts_without_a_file_or_with_a_common_one_are_refused(tmp_path, parts, message):
+    wsj(tmp_path, [200, 300, 2200, 2300])
+    with pytest.raises(ValueError, match=message):
+        treebank(tmp_path, **parts).files()
 
 
 def test_the_sample_is_cut_by_file(tmp_path):
@@ -99,11 +118,27 @@ def archive(tmp_path, monkeypatch):
     monkeypatch.setattr(penn, "SAMPLE_MD5", hashlib.md5("".join(texts.values()).encode()).hexdigest())
 
 
-def test_a_missing_sample_is_fetched_whole_and_once(tmp_path, archive, monkeypatch):
+def test_a_missing_sample_is_fetched_whole_and_once(tmp_path, archive, monkeypatch, caplog):
     corpus = PennSample(tmp_path / "data", "0001-0160", "0161-0180", "0181-0199")
     assert firsts(corpus, "dev")[0] == "W0161"
     monkeypatch.setattr(penn, "SAMPLE", "file:///nowhere")
-    assert firsts(corpus, "train") == ["W0001", "W0002"]
+    assert firsts(corpus, "train") == ["W0001", "W0002"] and not caplog.text
+
+
+def test_files_of_the_sample_that_are_there_stay_when_others_are_fetched(tmp_path, archive, caplog):
+    wsj(tmp_path / "data", [161], folder="ptb_sample/corpora/treebank/combined")
+    (mine,) = tmp_path.glob("data/**/*.mrg")
+    mine.write_text(TREE.format("Mine"), encoding="utf-8")
+    corpus = PennSample(tmp_path / "data", "0001-0160", "0161-0180", "0181-0199")
+    assert (firsts(corpus, "dev"), firsts(corpus, "train")) == (["Mine"], ["W0001", "W0002"])
+    assert "not the files of NLTK's treebank sample, by md5" in caplog.text
+
+
+def test_an_answer_that_is_no_archive_is_said_and_not_kept(tmp_path, archive):
+    (tmp_path / "treebank.zip").write_bytes(b"<html>log in first</html>")
+    with pytest.raises(OSError, match="answered with no archive .* nothing was kept"):
+        PennSample(tmp_path / "data", "0001-0160", "0161-0180", "0181-0199").files()
+    assert not list(tmp_path.glob("data/**/*.mrg"))
 
 
 def test_a_sample_with_other_content_is_not_kept(tmp_path, archive, monkeypatch):
@@ -113,7 +148,7 @@ def test_a_sample_with_other_content_is_not_kept(tmp_path, archive, monkeypatch)
     assert not list(tmp_path.glob("data/**/*.mrg"))
 
 
-def test_missing_ewt_files_are_fetched_and_present_ones_left_alone(tmp_path, monkeypatch):
+def test_missing_ewt_files_are_fetched_and_present_ones_left_alone(tmp_path, monkeypatch, caplog):
     asked = []
 
     def fetch(urls, target, md5):
@@ -127,7 +162,7 @@ def test_missing_ewt_files_are_fetched_and_present_ones_left_alone(tmp_path, mon
     (sentence,) = corpus.read(corpus.files()["dev"][0])
     assert sentence.labels == ["root"] and len(asked) == 3 and all(md5 for _, md5 in asked)
     corpus.files()
-    assert len(asked) == 3
+    assert len(asked) == 3 and "dev.conllu: not the files of UD English EWT 2.16" in caplog.text
 
 
 def test_missing_ewt_files_are_named_offline(tmp_path):

@@ -128,13 +128,17 @@ def test_labels_that_training_lacks_are_scored_but_never_trained_on(tmp_path):
     assert parsing.score(Constant(transitions(splits)), splits.dev).others["las"] < 100
 
 
-def test_an_empty_test_file_is_said_to_have_no_word(tmp_path):
+def test_a_test_file_of_punctuation_alone_is_refused_before_training(tmp_path):
     parsing = task(tmp_path, NON_PROJECTIVE)
-    (tmp_path / "b.conllu").write_text("# nothing\n")
+    (tmp_path / "b.conllu").write_text("1\t.\t_\tPUNCT\t.\t_\t0\troot\t_\t_\n")
     parsing.corpus = ConllFiles(tmp_path / "a.conllu", tmp_path / "a.conllu", tmp_path / "b.conllu")
-    splits = parsing.splits(seed=0)
-    with pytest.raises(ValueError, match="no word to score"):
-        parsing.score(Constant(transitions(splits)), splits.test)
+    with pytest.raises(ValueError, match="no word to score in test: all are punctuation"):
+        parsing.splits(seed=0)
+
+
+def test_a_punctuation_rule_that_is_none_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"task\.corpus\.punctuation must be one of tags, upos, got 'dots'"):
+        Parsing("parsing", ConllFiles("", "", "", punctuation="dots"), batch_size=4)
 
 
 def test_a_model_that_knows_the_oracle_scores_100(tmp_path):

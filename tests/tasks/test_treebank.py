@@ -109,10 +109,13 @@ def test_what_is_written_is_read_again(tmp_path):
         (conll(("a", "0", "root"), ("b", "3", "x")), 2, "the head is '3', wanted 0 (root) to 2"),
         (conll(("a", "-1", "x")), 1, "the head is '-1'"),
         (conll(("a", "b", "x")), 1, "the head is 'b'"),
+        (conll(("a", "9" * 5000, "x")), 1, "the head is '999"),
         (conll(("a", "0", "root"), ("b", "3", "x"), ("c", "2", "x")), 2, "its own ancestor"),
         (conll(("a", "1", "x")), 1, "its own ancestor"),
         (conll(("", "0", "root")), 1, "an empty column"),
         ("1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n", 1, "a sentence without words"),
+        ("", 1, "no sentence in the whole file"),
+        ("# text = nothing\n\n", 1, "no sentence in the whole file"),
     ],
 )
 def test_malformed_lines_are_refused_with_file_and_line(tmp_path, text, line, message):
@@ -120,11 +123,12 @@ def test_malformed_lines_are_refused_with_file_and_line(tmp_path, text, line, me
     with pytest.raises(TreebankError) as refusal:
         read_conll(path)
     assert str(refusal.value).startswith(f"{path}:{line}: ") and message in str(refusal.value)
+    assert str(refusal.value).endswith("; mend the file, or get it anew")
 
 
-def test_a_file_that_is_not_utf8_is_refused_by_name(tmp_path):
-    path = written(tmp_path, conll(("caf\u00e9", "0", "root")).encode("latin-1"))
-    with pytest.raises(TreebankError, match=r"a\.conllu:1: not UTF-8"):
+def test_a_file_that_is_not_utf8_is_refused_by_name_and_line(tmp_path):
+    path = written(tmp_path, b"\n# a comment" * 6 + conll(("caf\u00e9", "0", "root")).encode("latin-1"))
+    with pytest.raises(TreebankError, match=r"a\.conllu:7: byte 0xe9 is not UTF-8"):
         read_conll(path)
 
 

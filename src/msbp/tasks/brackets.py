@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .treebank import TreebankError
+from .treebank import TreebankError, lines
 
 TOKEN = re.compile(r"[()]|[^\s()]+")
+DEEPEST = 200  # brackets in one another, several times what a sentence needs
 EMPTY = "-NONE-"  # the tag of traces and other elements that are not in the text
 
 
@@ -52,6 +53,8 @@ def read_mrg(path: Path | str) -> list[Tree]:
         while not full.label and len(full.children) == 1:
             full = full.children[0]
         trees.append(full)
+    if not trees:
+        raise TreebankError(f"{path}:1: no tree with a word in the whole file")
     return trees
 
 
@@ -60,6 +63,8 @@ def _trees(path: Path | str) -> Iterator[Tree]:
     after_bracket = False  # a label may follow
     for source, token in _tokens(path):
         if token == "(":
+            if len(open_nodes) == DEEPEST:
+                raise TreebankError(f"{source}: {DEEPEST} brackets are open here: some are not closed")
             open_nodes.append(Tree("", source=source))
         elif not open_nodes:
             raise TreebankError(f"{source}: {token!r} outside of all brackets")
@@ -83,10 +88,9 @@ def _trees(path: Path | str) -> Iterator[Tree]:
 
 
 def _tokens(path: Path | str) -> Iterator[tuple[str, str]]:
-    with open(path, encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, start=1):
-            for token in TOKEN.findall(line):
-                yield f"{path}:{number}", token
+    for source, text in lines(path):
+        for token in TOKEN.findall(text):
+            yield source, token
 
 
 def _closed(node: Tree) -> Tree:

@@ -6,13 +6,13 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 
 from ..atomic import written_whole
 
 Arrays = Mapping[str, np.ndarray]
+MADE_AS = "made_as"  # the array that says what name a file was written under
 log = logging.getLogger(__name__)
 
 
@@ -32,16 +32,19 @@ def kept(path: Path | None, make: Callable[[], Arrays]) -> Arrays:
     try:
         # np.load alone leaves a damaged file open
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}  # reading checks each array's checksum
+            found = {name: arrays[name] for name in arrays.files}  # reading checks each array's checksum
+            if (name := str(found.pop(MADE_AS))) != path.name:
+                raise ValueError(f"was written as {name}")
+            return found
     except FileNotFoundError:
         pass
-    except (OSError, ValueError, EOFError, BadZipFile) as error:
-        log.warning("%s is damaged (%s) and is made again", path, error)
+    except Exception as error:  # numpy and zipfile raise many kinds for bytes that they did not write
+        log.warning("%s is damaged (%r) and is made again", path, error)
     made = make()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with written_whole(path) as out:
-            np.savez(out, **made)  # type: ignore[arg-type]
+            np.savez(out, **{MADE_AS: np.array(path.name)}, **made)  # type: ignore[arg-type]
     except OSError as error:
         log.warning("%s is not kept for the next run: %s", path, error)
     return made

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from .download import fetch
+from .download import fetch, warn_of_others
 from .treebank import Sentence, read_conll
 
 GITHUB = "https://raw.githubusercontent.com/UniversalDependencies/"
@@ -64,6 +64,7 @@ class EnglishEwt:
         paths = [Path(self.data, "ud_english_ewt", name) for name in EWT_MD5]
         for path in paths:
             if path.is_file():
+                warn_of_others([path], EWT_MD5[path.name], "UD English EWT 2.16")
                 continue
             if self.offline:
                 raise FileNotFoundError(

@@ -1,6 +1,7 @@
 """All network access of the project: fetch files that are missing, whole or not at all."""
 
 import hashlib
+import logging
 import shutil
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import IO, Any
 from ..atomic import written_whole
 
 TIMEOUT = 30  # seconds without an answer
+log = logging.getLogger(__name__)
 
 
 def fetch(urls: Sequence[str], target: Path, md5: str | None = None) -> None:
@@ -33,9 +35,21 @@ def fetch(urls: Sequence[str], target: Path, md5: str | None = None) -> None:
     )
 
 
+def md5_of(content: bytes) -> str:
+    return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+def warn_of_others(paths: Iterable[Path], md5: str, name: str) -> None:
+    """Log that files which are there are not those that would be fetched; md5 is of one after the other."""
+    paths = list(paths)
+    if md5_of(b"".join(path.read_bytes() for path in paths)) != md5:
+        place = paths[0] if len(paths) == 1 else paths[0].parent
+        log.warning("%s: not the files of %s, by md5; delete them to have those fetched", place, name)
+
+
 def check(file: IO[bytes], md5: str | None) -> None:
     file.seek(0)
-    found = hashlib.md5(file.read(), usedforsecurity=False).hexdigest()
+    found = md5_of(file.read())
     if md5 and found != md5:
         raise ValueError(f"answered with md5 {found}, wanted {md5}")
 

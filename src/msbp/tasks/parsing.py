@@ -76,6 +76,11 @@ class Parsing:
                 raise ValueError(f"task.{key} must be a whole number of at least {least}, got {value!r}")
         if self.sample not in SAMPLES:
             raise ValueError(f"task.sample must be one of {', '.join(SAMPLES)}, got {self.sample!r}")
+        if self.corpus.punctuation not in PUNCTUATION:
+            raise ValueError(
+                f"task.corpus.punctuation must be one of {', '.join(PUNCTUATION)}, "
+                f"got {self.corpus.punctuation!r}"
+            )
         self.punctuation = PUNCTUATION[self.corpus.punctuation]
 
     def splits(self, seed: int) -> Splits:
@@ -85,6 +90,9 @@ class Parsing:
         trees = {s: Trees.of(encoded.vocabulary, nodes, allowed) for s, nodes in encoded.splits.items()}
         if not len(trees["train"].transitions):
             raise ValueError("no training sentence is a projective tree with one root: nothing to learn from")
+        for split in ("dev", "test"):
+            if not trees[split].nodes.counted.any():
+                raise ValueError(f"no word to score in {split}: all are punctuation; name other files for it")
         notes = [note for split, part in trees.items() for note in counts(split, part)]
         notes.append(f"{labels} labels, {1 + 2 * labels} transitions to choose from; gold tags")
         return Splits(**trees, sizes=encoded.vocabulary.sizes, notes=tuple(notes))

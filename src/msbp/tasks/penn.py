@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 import tempfile
 import zipfile
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from ..atomic import written_whole
 from .brackets import read_mrg
 from .conversion import to_dependencies
-from .download import fetch
+from .download import fetch, md5_of, warn_of_others
 from .treebank import Sentence
 
 NLTK_DATA = "https://raw.githubusercontent.com/nltk/nltk_data/5db857e6f7df11eabb5e5665836db9ec8df07e28/"
 SAMPLE = NLTK_DATA + "packages/corpora/treebank.zip"
 SAMPLE_FILES = 199
 SAMPLE_MD5 = "23b0db3d094c6cd1141545bc93c39d82"  # of its .mrg files, one after the other
+Part = str | int  # an unquoted 22 on a command line is a number
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,9 @@ class PennTreebank:
     """
 
     root: Path | str
-    train: str
-    dev: str
-    test: str
+    train: Part
+    dev: Part
+    test: Part
     instead: str
     punctuation: str = "tags"
 
@@ -46,7 +49,7 @@ class PennTreebank:
                 "as wsj/00 to wsj/24, or let paths.ptb name the folder that has them. "
                 f"task={self.instead} runs now, on open data"
             )
-        return {split: within(found, part) for split, part in parts.items()}
+        return cut(found, parts)
 
     def read(self, path: Path) -> list[Sentence]:
         return [to_dependencies(tree) for tree in read_mrg(path)]
@@ -60,9 +63,9 @@ class PennSample:
     """
 
     data: Path | str
-    train: str
-    dev: str
-    test: str
+    train: Part
+    dev: Part
+    test: Part
     offline: bool = False
     punctuation: str = "tags"
 
@@ -79,7 +82,8 @@ class PennSample:
                 )
             fetch_sample(folder)
             found = wsj_files(folder)
-        return {split: within(found, part) for split, part in parts.items()}
+        warn_of_others(found.values(), SAMPLE_MD5, "NLTK's treebank sample")
+        return cut(found, parts)
 
     def read(self, path: Path) -> list[Sentence]:
         return [to_dependencies(tree) for tree in read_mrg(path)]
@@ -99,37 +103,63 @@ def wsj_files(root: Path | str) -> dict[int, Path]:
     return dict(sorted(found.items()))
 
 
-def bounds(part: str) -> tuple[int, int]:
+def bounds(part: Part) -> tuple[int, int]:
     """The lowest and the highest file number of a section, a file or a range of them."""
-    if not re.fullmatch(r"(\d\d|\d{4})(-(\d\d|\d{4}))?", part):
-        raise ValueError(f"a part of the treebank is named like '22', '02-21' or '0001-0160', got {part!r}")
-    first, _, last = part.partition("-")
+    name = str(part)
+    if not re.fullmatch(r"(\d\d|\d{4})(-(\d\d|\d{4}))?", name, re.ASCII):
+        raise ValueError(f"a part of the treebank is named like '22', '02-21' or '0001-0160', got {name!r}")
+    first, _, last = name.partition("-")
     return int(first.ljust(4, "0")), int((last or first).ljust(4, "9"))
 
 
-def within(found: dict[int, Path], part: str) -> list[Path]:
+def within(found: dict[int, Path], part: Part) -> list[Path]:
     lowest, highest = bounds(part)
     return [path for number, path in found.items() if lowest <= number <= highest]
 
 
-def absent(found: dict[int, Path], *parts: str) -> list[str]:
+def cut(found: dict[int, Path], parts: Mapping[str, Part]) -> dict[str, list[Path]]:
+    """The files of each part. ValueError if a part has none, or if two share a file."""
+    files = {split: within(found, part) for split, part in parts.items()}
+    for split, paths in files.items():
+        if not paths:
+            raise ValueError(
+                f"task.corpus.{split} names no file of the treebank, got {parts[split]!r}; "
+                "wanted a section or file, or a range of them from low to high, like 0001-0160"
+            )
+    path, times = Counter(chain.from_iterable(files.values())).most_common(1)[0]
+    if times > 1:
+        asked = ", ".join(f"{split}={part}" for split, part in parts.items())
+        raise ValueError(
+            f"{path} is in several of {asked}; wanted parts of the treebank without common files"
+        )
+    return files
+
+
+def absent(found: dict[int, Path], *parts: Part) -> list[str]:
     """The sections of the parts of which no file was found."""
     wanted = {n // 100 for part in parts for n in range(bounds(part)[0], bounds(part)[1] + 1)}
     return [f"{section:02}" for section in sorted(wanted - {number // 100 for number in found})]
 
 
 def fetch_sample(folder: Path) -> None:
-    """Put the sample's .mrg files into folder. Raises OSError."""
+    """Put the sample's .mrg files into folder; those that are there stay. Raises OSError."""
     with tempfile.TemporaryDirectory() as place:
         archive = Path(place, "treebank.zip")
         fetch([SAMPLE], archive)
-        with zipfile.ZipFile(archive) as packed:
-            names = sorted(name for name in packed.namelist() if name.endswith(".mrg"))
-            texts = {Path(name).name: packed.read(name) for name in names}
-    found = hashlib.md5(b"".join(texts.values()), usedforsecurity=False).hexdigest()
+        try:
+            with zipfile.ZipFile(archive) as packed:
+                names = sorted(name for name in packed.namelist() if name.endswith(".mrg"))
+                texts = {Path(name).name: packed.read(name) for name in names}
+        except zipfile.BadZipFile as error:
+            raise OSError(
+                f"{SAMPLE} answered with no archive ({error}); nothing was kept: run again"
+            ) from error
+    found = md5_of(b"".join(texts.values()))
     if found != SAMPLE_MD5:
         raise OSError(f"the files of {SAMPLE} have md5 {found}, wanted {SAMPLE_MD5}; nothing was kept")
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
+        if (folder / name).exists():
+            continue
         with written_whole(folder / name) as file:
             file.write(text)

@@ -6,6 +6,7 @@ formats, which none of the libraries does.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -35,7 +36,10 @@ class Sentence:
 
 
 class TreebankError(ValueError):
-    """A malformed treebank file; the message begins with file:line."""
+    """A malformed treebank file; the message begins with file:line and ends with what to do."""
+
+    def __init__(self, message: str):
+        super().__init__(f"{message}; mend the file, or get it anew")
 
 
 class Line(NamedTuple):
@@ -57,12 +61,12 @@ def read_conll(path: Path | str) -> list[Sentence]:
 
     A word without a fine-grained tag (`_`) gets its coarse one. Raises TreebankError.
     """
-    return [_from_conll(block) for block in _blocks(path, lambda text: text.startswith("#"))]
+    return _read(path, _from_conll, lambda text: text.startswith("#"))
 
 
 def read_dp(path: Path | str) -> list[Sentence]:
     """Sentences of a .dp file: word, tag and head in three columns, no labels. Raises TreebankError."""
-    return [_from_dp(block) for block in _blocks(path, lambda text: False)]
+    return _read(path, _from_dp, lambda text: False)
 
 
 def write_conll(path: Path | str, sentences: Iterable[Sentence]) -> None:
@@ -74,6 +78,27 @@ def write_conll(path: Path | str, sentences: Iterable[Sentence]) -> None:
                 head_field = "_" if head == UNKNOWN else head
                 file.write(f"{i}\t{word}\t_\t{upos}\t{tag}\t_\t{head_field}\t{label}\t_\t_\n")
             file.write("\n")
+
+
+def lines(path: Path | str) -> Iterator[Line]:
+    """The lines of a file in UTF-8, without their ends. Raises TreebankError."""
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        number, byte = error.object.count(b"\n", 0, error.start) + 1, error.object[error.start]
+        raise TreebankError(f"{path}:{number}: byte {byte:#04x} is not UTF-8") from error
+    # not str.splitlines, which would also cut at U+0085 or U+2028 inside a word
+    for number, line in enumerate(io.StringIO(text, newline=None), start=1):
+        yield Line(f"{path}:{number}", line.rstrip("\n"))
+
+
+def _read(
+    path: Path | str, sentence: Callable[[list[Line]], Sentence], comment: Callable[[str], bool]
+) -> list[Sentence]:
+    sentences = [sentence(block) for block in _blocks(path, comment)]
+    if not sentences:
+        raise TreebankError(f"{path}:1: no sentence in the whole file")
+    return sentences
 
 
 def _from_conll(block: list[Line]) -> Sentence:
@@ -100,20 +125,13 @@ def _from_dp(block: list[Line]) -> Sentence:
 def _blocks(path: Path | str, comment: Callable[[str], bool]) -> Iterator[list[Line]]:
     """The lines of one sentence after the other; blank lines part them."""
     block: list[Line] = []
-    number = 0
-    # not str.splitlines, which would also cut at U+0085 or U+2028 inside a word
-    with open(path, encoding="utf-8-sig") as file:
-        try:
-            for number, text in enumerate(file, start=1):
-                text = text.rstrip("\n")
-                if text.strip() == "":
-                    if block:
-                        yield block
-                    block = []
-                elif not comment(text):
-                    block.append(Line(f"{path}:{number}", text))
-        except UnicodeDecodeError as error:
-            raise TreebankError(f"{path}:{number + 1}: not UTF-8 from here on") from error
+    for line in lines(path):
+        if line.text.strip() == "":
+            if block:
+                yield block
+            block = []
+        elif not comment(line.text):
+            block.append(line)
     if block:
         yield block
 
@@ -141,8 +159,8 @@ def _sentence(source: str, rows: list[Row]) -> Sentence:
 def _head(row: Row, words: int) -> int:
     if row.head == "_":
         return UNKNOWN
-    if not re.fullmatch("[0-9]+", row.head) or int(row.head) > words:
-        raise TreebankError(f"{row.source}: the head is {row.head!r}, wanted 0 (root) to {words}, or _")
+    if not re.fullmatch("[0-9]{1,9}", row.head) or int(row.head) > words:
+        raise TreebankError(f"{row.source}: the head is {row.head[:60]!r}, wanted 0 (root) to {words}, or _")
     return int(row.head)
 
 
