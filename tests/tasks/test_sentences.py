@@ -1,5 +1,6 @@
 """Labelled sentences: files in old encodings, folds, batches, and the tasks made of them."""
 
+import gzip
 import os
 import subprocess
 import sys
@@ -73,6 +74,19 @@ def test_a_file_without_sentences_is_refused(tmp_path):
     (tmp_path / "pos.txt").write_bytes(b"\n \n")
     with pytest.raises(ValueError, match="holds no sentence"):
         read_lines(tmp_path / "pos.txt")
+
+
+@pytest.mark.parametrize("content", ["a film\n".encode("utf-16"), gzip.compress(b"a film\n"), b"good\n\0"])
+def test_files_that_hold_no_text_are_refused_by_line(tmp_path, content):
+    (tmp_path / "pos.txt").write_bytes(content)
+    with pytest.raises(ValueError, match=r"pos\.txt:[12]: a NUL character; wanted text in UTF-8 or Latin-1"):
+        read_lines(tmp_path / "pos.txt")
+
+
+def test_a_class_with_fewer_sentences_than_folds_is_refused_by_file(data):
+    (data / "set" / "pos.txt").write_bytes(b"good film\n" * 9)
+    with pytest.raises(ValueError, match=r"pos\.txt holds 9 sentences, wanted 10 or more"):
+        task(data).splits(0)
 
 
 def test_a_plain_c_locale_reads_the_same(tmp_path):
@@ -153,6 +167,7 @@ def test_a_word_of_the_test_part_may_use_its_vector(data):
     splits = task(data, vectors="vectors").splits(3)
     assert splits.sizes["vectors"].shape == (splits.sizes["vocabulary"], 3)
     assert all((words[[1, 3]] > 0).all() for words in splits.test.words)
+    assert "32 of 34 words have a vector, 0 lines of vectors left out" in splits.notes
 
 
 def test_scores_are_percent_and_say_the_protocol(data):
@@ -196,10 +211,19 @@ def test_an_unreachable_hub_is_said_with_the_remedy(data, monkeypatch):
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("batch_size", 0), ("sample", "half"), ("protocol", "leave_one_out"), ("batch_size", 2.5)],
+    [
+        ("batch_size", 0),
+        ("sample", "half"),
+        ("protocol", "leave_one_out"),
+        ("batch_size", 2.5),
+        ("files", []),
+        ("files", ["neg.txt"]),
+        ("files", ["neg.txt", "neg.txt"]),
+        ("files", ["neg.txt", None]),
+    ],
 )
 def test_settings_out_of_range_are_refused_by_name(data, key, value):
-    with pytest.raises(ValueError, match=f"task.{key} must be"):
+    with pytest.raises(ValueError, match=f"task.{key} must"):
         task(data, **{key: value})
 
 

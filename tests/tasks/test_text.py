@@ -39,9 +39,11 @@ def test_tokens_with_spaces_and_line_ends_inside_are_read_whole(odd):
 
 
 def test_lines_that_hold_no_vector_are_skipped_and_counted(odd):
-    odd.write_bytes(b"8 5\n" + ODD + b"short 1 2\nword 1 2 x 4 5\n\xff 1 2 3 4 5\n\n")
+    broken = b"short 1 2\nword 1 2 x 4 5\n\xff 1 2 3 4 5\n\nlow 1 nan 3 4 5\nhigh 1 1e40 3 4 5\n"
+    odd.write_bytes(b"8 5\n" + ODD + broken)
     vectors = WordVectors(odd)
-    assert (len(vectors), vectors.skipped) == (8, 5)
+    assert (len(vectors), vectors.skipped) == (8, 7)
+    assert vectors.note() == "8 words have a vector, 7 lines of vectors left out"
 
 
 def test_packed_files_and_chosen_words(odd, tmp_path):
@@ -55,11 +57,28 @@ def test_a_word_given_twice_keeps_its_first_vector(odd):
     torch.testing.assert_close(WordVectors(odd)["cat"], torch.full((5,), 0.7))
 
 
-@pytest.mark.parametrize("content", [b"", b"word\nother\n"])
+@pytest.mark.parametrize("content", [b"", b"word\nother\n", bytes(100), b"a text without numbers\n"])
 def test_a_file_without_vectors_is_refused(odd, content):
     odd.write_bytes(content)
     with pytest.raises(ValueError, match=r"glove\.5d\.txt holds no word vectors"):
         WordVectors(odd)
+
+
+def test_a_file_without_a_vector_for_any_word_of_the_task_is_refused(odd):
+    with pytest.raises(ValueError, match=r"glove\.5d\.txt holds no word vectors for the words of this task"):
+        WordVectors(odd, {"nowhere"})
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda packed: ODD, lambda packed: packed[:-20], lambda packed: packed[:-8] + bytes(8),
+               lambda packed: packed[:20] + bytes(20) + packed[40:]],
+    ids=["not packed", "cut", "wrong checksum", "overwritten"],
+)  # fmt: skip
+def test_a_damaged_packed_file_is_refused_by_name(tmp_path, damage):
+    packed = tmp_path / "glove.txt.gz"
+    packed.write_bytes(damage(gzip.compress(ODD)))
+    with pytest.raises(ValueError, match=r"glove\.txt\.gz is damaged .*get it anew"):
+        WordVectors(packed)
 
 
 def test_reading_writes_nothing_and_leaves_tls_checks_on(odd):

@@ -20,13 +20,18 @@ def read_lines(path: Path) -> Lines:
     """Read a file in UTF-8, or in Latin-1 if it is not that; ValueError if it holds no sentence.
 
     Only a line feed ends a line. Blank lines are left out; control characters, such as the U+0085 of the
-    original polarity files, count as spaces.
+    original polarity files, count as spaces, but for NUL: other encodings and packed files hold it.
     """
     content = path.read_bytes()
     try:
         text, encoding = content.decode("utf-8-sig"), "UTF-8"
     except UnicodeDecodeError:
         text, encoding = content.decode("latin-1"), "Latin-1"
+    if "\0" in text:
+        number = text.count("\n", 0, text.index("\0")) + 1
+        raise ValueError(
+            f"{path}:{number}: a NUL character; wanted text in UTF-8 or Latin-1: get the file anew"
+        )
     lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     controls = {c for c in text if c != "\n" and unicodedata.category(c) == "Cc"}
     clean = str.maketrans(dict.fromkeys(controls, " "))

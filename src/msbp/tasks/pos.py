@@ -64,12 +64,14 @@ class Tagging:
         sentences = self.read()
         spelling: Spelling = {"capitals": capitals, "suffixes": partial(suffix, letters=self.suffix)}
         wanted = {feature: spelling[feature] for feature in self.features}
-        encoder = Encoder(sentences, wanted, self.read_vectors(sentences), self.cutoff, seed)
+        vectors = self.read_vectors(sentences)
+        encoder = Encoder(sentences, wanted, vectors, self.cutoff, seed)
         made = {split: encoder.encode(part) for split, part in sentences.items()}
         notes = [
             f"{split}: {len(part)} sentences, {len(part.words)} words, {encoder.unknown(part)} unknown"
             for split, part in made.items()
         ]
+        notes += [] if vectors is None else [vectors.note()]
         sizes = encoder.sizes | ({"vectors": made_up(len(encoder.words))} if self.sample == "tiny" else {})
         return Splits(**made, sizes=sizes, notes=(*notes, f"{len(encoder.tags)} tags ({self.tags})"))
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from . import download
 from .base import SAMPLES, Batch, Score, Splits, order
-from .folds import PROTOCOLS
+from .folds import FOLDS, PROTOCOLS
 from .lines import Corpus, read_corpus
 from .text import WordVectors, find_vectors, vocabulary
 
@@ -64,9 +64,11 @@ class SentenceClassification:
         for key, known in (("sample", SAMPLES), ("protocol", PROTOCOLS)):
             if getattr(self, key) not in known:
                 raise ValueError(f"task.{key} must be one of {', '.join(known)}, got {getattr(self, key)!r}")
+        if len({name for name in self.files if isinstance(name, str)}) < max(2, len(self.files)):
+            raise ValueError(f"task.files must name two files or more, one a class, got {self.files!r}")
 
     def splits(self, seed: int) -> Splits:
-        corpus = made_up() if self.sample == "tiny" else read_corpus(self.find())
+        corpus = made_up() if self.sample == "tiny" else self.read()
         parts = PROTOCOLS[self.protocol](corpus.labels, seed)
         vectors, known = self.read_vectors(corpus)
         known |= {word for i in parts[0] for word in corpus.sentences[i]}
@@ -76,7 +78,17 @@ class SentenceClassification:
         train, dev, test = (Sentences([numbers[i] for i in part], labels[part]) for part in parts)
         rows = made_up_vectors(len(words)) if self.sample == "tiny" else words.vectors
         sizes = {"vocabulary": len(words), "outputs": len(self.files), "vectors": rows}
-        return Splits(train, dev, test, sizes, (*corpus.notes, f"protocol {self.protocol}"))
+        found = () if vectors is None else (vectors.note(),)
+        return Splits(train, dev, test, sizes, (*corpus.notes, *found, f"protocol {self.protocol}"))
+
+    def read(self) -> Corpus:
+        """The sentences of the files; ValueError if one has too few for the folds."""
+        paths = self.find()
+        corpus = read_corpus(paths)
+        for label, path in enumerate(paths):
+            if (count := corpus.labels.count(label)) < FOLDS:
+                raise ValueError(f"{path} holds {count} sentences, wanted {FOLDS} or more: get the file anew")
+        return corpus
 
     def read_vectors(self, corpus: Corpus) -> tuple[WordVectors | None, set[str]]:
         """The vectors of the corpus's words, and which words have one: training need not show those."""

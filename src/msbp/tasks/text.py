@@ -6,8 +6,9 @@ check of TLS certificates for the whole process; so WordVectors reads the file i
 """
 
 import gzip
+import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ class WordVectors(Vectors):
     """Vectors of a text file: a word and its numbers in each line, gzip or plain.
 
     A word may hold spaces: the numbers are the last `dim` fields. `skipped` counts lines that hold something
-    else; `words` are the words to keep, None keeps all.
+    else; `words` are the words to keep, None keeps all. ValueError for a file that is damaged, or has no
+    vector for any of them.
     """
 
     def __init__(self, path: str | Path, words: Collection[str] | None = None):
@@ -33,18 +35,30 @@ class WordVectors(Vectors):
         super().__init__(str(path))
 
     def cache(self, name: str, *_: Any, **__: Any) -> None:
-        """Read the file, as torchtext's constructor asks; ValueError if it holds no word with numbers."""
+        """Read the file, as torchtext's constructor asks."""
         opened = gzip.open if name.endswith(".gz") else open
-        with opened(name, "rb") as file:  # bytes, as some tokens hold characters that end a line of text
-            head = [line.count(b" ") for line in islice(file, 1000)]
-            if not head or max(head) == 0:
-                raise ValueError(f"{name} holds no word vectors; wanted a word and its numbers in each line")
-            self.dim = Counter(head).most_common(1)[0][0]
-            file.seek(0)
-            rows = list(self._rows(file))
+        try:
+            with opened(name, "rb") as file:  # bytes, as some tokens hold characters that end a line of text
+                head = Counter(line.count(b" ") for line in islice(file, 1000))
+                self.dim = head.most_common(1)[0][0] if head else 0
+                file.seek(0)
+                rows = list(self._rows(file)) if self.dim else []
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{name} is damaged ({error}): get it anew, or unpack it") from error
+        if not rows:
+            which = "" if self.words is None else " for the words of this task"
+            raise ValueError(
+                f"{name} holds no word vectors{which}; wanted a word and its numbers in each line, parted by "
+                "single spaces: get another file"
+            )
         self.itos = [word for word, _ in rows]
         self.stoi = {word: i for i, word in reversed(list(enumerate(self.itos)))}  # the first of two wins
         self.vectors = torch.from_numpy(np.array([row for _, row in rows], np.float32).reshape(-1, self.dim))
+
+    def note(self) -> str:
+        """How many words have a vector, for the reader of a record."""
+        of = "" if self.words is None else f" of {len(self.words)}"
+        return f"{len(self.stoi)}{of} words have a vector, {self.skipped} lines of vectors left out"
 
     def _rows(self, file: Iterable[bytes]) -> Iterable[tuple[str, np.ndarray]]:
         for line in file:
@@ -53,11 +67,20 @@ class WordVectors(Vectors):
                 if len(numbers) < self.dim:
                     raise ValueError
                 if self.words is None or word in self.words:
-                    yield word, np.array(numbers, np.float32)
+                    yield word, finite(numbers)
             except (
                 ValueError
             ):  # no UTF-8, too few fields, or no number: the header of another format, or a broken line
                 self.skipped += 1
+
+
+def finite(numbers: Sequence[str]) -> np.ndarray:
+    """Numbers in float32; ValueError if one is none, infinite there or NaN."""
+    with np.errstate(over="ignore"):
+        row = np.array(numbers, np.float32)
+    if not np.isfinite(row).all():
+        raise ValueError("not finite")
+    return row
 
 
 def vocabulary(
