@@ -102,9 +102,12 @@ def test_weights_load_between_plain_and_converted_models():
         ("hidden", 0),
         ("windows", []),
         ("windows", [0]),
+        ("windows", [True]),
+        ("width", 0),
         ("embedding", "fixed"),
         ("dropout", 1.0),
         ("max_norm", 0),
+        ("max_norm", float("nan")),
     ],
 )
 def test_settings_out_of_range_are_refused_by_name(key, value):

@@ -192,6 +192,8 @@ def test_hidden_counts_each_direction_or_both():
         ({"embedding": "non_static"}, "needs word vectors: name them in task.vectors"),
         ({"dropout": 1}, r"model.dropout must be in \[0, 1\), got 1"),
         ({"features": {"length": 3}}, "model.widths has no length"),
+        ({"features": {"length": 3}, "widths": {"length": 0}}, "model.widths.length must be a whole number"),
+        ({"width": 0}, "model.width must be a whole number of at least 1, got 0"),
     ],
 )
 def test_settings_that_make_no_tagger_are_refused(choices, says):

@@ -32,7 +32,7 @@ class BiLSTM(nn.Module):
         dropout: float = 0.5, name: str = "bilstm",
     ):  # fmt: skip
         super().__init__()
-        check(hidden, hidden_is, layers, embedding, dropout)
+        check(hidden, hidden_is, layers, embedding, width, dropout)
         self.name = name
         if embedding == "random":
             self.words = nn.Embedding(vocabulary, width)
@@ -68,12 +68,16 @@ def width_of(feature: str, widths: Mapping[str, int]) -> int:
         raise ValueError(
             f"model.widths has no {feature}: give the width of its embedding, or leave the feature out"
         )
+    if type(widths[feature]) is not int or widths[feature] < 1:
+        raise ValueError(
+            f"model.widths.{feature} must be a whole number of at least 1, got {widths[feature]!r}"
+        )
     return widths[feature]
 
 
-def check(hidden: int, hidden_is: str, layers: int, embedding: str, dropout: float) -> None:
+def check(hidden: int, hidden_is: str, layers: int, embedding: str, width: int, dropout: float) -> None:
     """ValueError unless the settings make a network."""
-    for key, value in (("hidden", hidden), ("layers", layers)):
+    for key, value in (("hidden", hidden), ("layers", layers), ("width", width)):
         if not isinstance(value, int) or value < 1:
             raise ValueError(f"model.{key} must be a whole number of at least 1, got {value!r}")
     for key, got, known in (("hidden_is", hidden_is, HIDDEN_IS), ("embedding", embedding, EMBEDDINGS)):

@@ -3,6 +3,8 @@
 Letters: B batch, C transitions.
 """
 
+import math
+
 from torch import Tensor, nn
 
 from ..sparse import Cube, cross_entropy, look_up
@@ -28,6 +30,8 @@ class Parser(nn.Module):
             raise ValueError(f"model.activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
         if not 0 <= dropout < 1:
             raise ValueError(f"model.dropout must be in [0, 1), got {dropout}; 0 leaves it out")
+        if not 0 <= init < math.inf:
+            raise ValueError(f"model.init must be finite and at least 0, got {init}")
         self.name = name
         self.embedding = nn.Embedding(words + tags + labels + 1, embedding)
         nn.init.uniform_(self.embedding.weight, -init, init)

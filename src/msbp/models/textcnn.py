@@ -26,7 +26,7 @@ class TextCNN(nn.Module):
         dropout: float = 0.5, max_norm: float | None = None, name: str = "textcnn",
     ):  # fmt: skip
         super().__init__()
-        check(hidden, windows, embedding, dropout, max_norm)
+        check(hidden, windows, embedding, width, dropout, max_norm)
         self.name, self.max_norm = name, max_norm
         if embedding == "random":
             self.embedding = nn.Embedding(vocabulary, width)
@@ -56,16 +56,17 @@ class TextCNN(nn.Module):
 
 
 def check(
-    hidden: int, windows: Sequence[int], embedding: str, dropout: float, max_norm: float | None
+    hidden: int, windows: Sequence[int], embedding: str, width: int, dropout: float, max_norm: float | None
 ) -> None:
     """ValueError unless the settings make a network."""
-    if not isinstance(hidden, int) or hidden < 1:
-        raise ValueError(f"model.hidden must be a whole number of at least 1, got {hidden!r}")
-    if not windows or any(not isinstance(window, int) or window < 1 for window in windows):
+    for key, value in (("hidden", hidden), ("width", width)):
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"model.{key} must be a whole number of at least 1, got {value!r}")
+    if not windows or any(type(window) is not int or window < 1 for window in windows):
         raise ValueError(f"model.windows must be whole numbers of at least 1, got {list(windows)}")
     if embedding not in EMBEDDINGS:
         raise ValueError(f"model.embedding must be one of {', '.join(EMBEDDINGS)}, got {embedding!r}")
     if not 0 <= dropout < 1:
         raise ValueError(f"model.dropout must be in [0, 1), got {dropout}; 0 leaves it out")
-    if max_norm is not None and max_norm <= 0:
+    if max_norm is not None and not max_norm > 0:  # nor NaN
         raise ValueError(f"model.max_norm must be above 0, got {max_norm}; null sets no bound")
