@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ..sparse import cross_entropy
+from .limits import check_choice, check_counts, check_shares
 
 EMBEDDINGS = ("random", "static", "non_static")
 HIDDEN_IS = {"per_direction": 1, "total": 2}
@@ -77,13 +78,9 @@ def width_of(feature: str, widths: Mapping[str, int]) -> int:
 
 def check(hidden: int, hidden_is: str, layers: int, embedding: str, width: int, dropout: float) -> None:
     """ValueError unless the settings make a network."""
-    for key, value in (("hidden", hidden), ("layers", layers), ("width", width)):
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"model.{key} must be a whole number of at least 1, got {value!r}")
-    for key, got, known in (("hidden_is", hidden_is, HIDDEN_IS), ("embedding", embedding, EMBEDDINGS)):
-        if got not in known:
-            raise ValueError(f"model.{key} must be one of {', '.join(known)}, got {got!r}")
+    check_counts(hidden=hidden, layers=layers, width=width)
+    check_choice("hidden_is", hidden_is, HIDDEN_IS)
+    check_choice("embedding", embedding, EMBEDDINGS)
     if hidden % HIDDEN_IS[hidden_is]:
         raise ValueError(f"model.hidden counts both directions, so it must be even, got {hidden}")
-    if not 0 <= dropout < 1:
-        raise ValueError(f"model.dropout must be in [0, 1), got {dropout}; 0 leaves it out")
+    check_shares(dropout=dropout)

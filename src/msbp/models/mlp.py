@@ -6,6 +6,7 @@ Letters: B batch, i inputs, o outputs.
 from torch import Tensor, nn
 
 from ..sparse import cross_entropy
+from .limits import check_counts, check_shares
 
 
 class MLP(nn.Module):
@@ -17,11 +18,8 @@ class MLP(nn.Module):
     def __init__(self, inputs: int, outputs: int, hidden: int = 500, layers: int = 2, dropout: float = 0.1,
                  name: str = "mlp"):  # fmt: skip
         super().__init__()
-        for key, value in (("hidden", hidden), ("layers", layers)):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"model.{key} must be a whole number of at least 1, got {value!r}")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"model.dropout must be in [0, 1), got {dropout}; 0 leaves it out")
+        check_counts(hidden=hidden, layers=layers)
+        check_shares(dropout=dropout)
         widths = [inputs] + [hidden] * layers
         parts: list[nn.Module] = []
         for i in range(layers):

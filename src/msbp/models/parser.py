@@ -8,6 +8,7 @@ import math
 from torch import Tensor, nn
 
 from ..sparse import Cube, cross_entropy, look_up
+from .limits import check_choice, check_counts, check_shares
 
 ACTIVATIONS = {"relu": nn.ReLU, "cube": Cube}
 FEATURES = 48  # 18 words, 18 tags, 12 labels
@@ -23,13 +24,9 @@ class Parser(nn.Module):
                  layers: int = 1, activation: str = "relu", dropout: float = 0.2, init: float = 0.1,
                  name: str = "parser"):  # fmt: skip
         super().__init__()
-        for key, value in (("embedding", embedding), ("hidden", hidden), ("layers", layers)):
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"model.{key} must be a whole number of at least 1, got {value!r}")
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"model.activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"model.dropout must be in [0, 1), got {dropout}; 0 leaves it out")
+        check_counts(embedding=embedding, hidden=hidden, layers=layers)
+        check_choice("activation", activation, ACTIVATIONS)
+        check_shares(dropout=dropout)
         if not 0 <= init < math.inf:
             raise ValueError(f"model.init must be finite and at least 0, got {init}")
         self.name = name

@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from ..sparse import cross_entropy
 from .attention import KINDS, Attention, Source
+from .limits import check_choice, check_counts, check_shares
 
 PADDING = 0
 DIRECTIONS = {"sum": 1, "concatenate": 2}  # how many directions share H
@@ -127,12 +128,9 @@ def check_sizes(
     embedding: int, hidden: int, layers: int, directions: str, attention: str, tied: bool
 ) -> None:
     """ValueError unless the settings make a network."""
-    for key, value in (("embedding", embedding), ("hidden", hidden), ("layers", layers)):
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"model.{key} must be a whole number of at least 1, got {value!r}")
-    for key, got, known in (("directions", directions, DIRECTIONS), ("attention", attention, KINDS)):
-        if got not in known:
-            raise ValueError(f"model.{key} must be one of {', '.join(known)}, got {got!r}")
+    check_counts(embedding=embedding, hidden=hidden, layers=layers)
+    check_choice("directions", directions, DIRECTIONS)
+    check_choice("attention", attention, KINDS)
     if hidden % DIRECTIONS[directions]:
         raise ValueError(f"model.hidden counts both directions, so it must be even, got {hidden}")
     if tied and embedding != hidden:
@@ -140,10 +138,3 @@ def check_sizes(
             f"model.tied shares weights of width embedding={embedding} with an output layer of "
             f"hidden={hidden}: make them equal, or leave it out"
         )
-
-
-def check_shares(**shares: float) -> None:
-    """ValueError unless each is a share below 1."""
-    for key, value in shares.items():
-        if not 0 <= value < 1:
-            raise ValueError(f"model.{key} must be in [0, 1), got {value}; 0 leaves it out")

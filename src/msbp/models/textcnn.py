@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ..sparse import MaxOverTime, cross_entropy
+from .limits import check_choice, check_counts, check_shares
 
 EMBEDDINGS = ("random", "static", "non_static")
 
@@ -59,14 +60,10 @@ def check(
     hidden: int, windows: Sequence[int], embedding: str, width: int, dropout: float, max_norm: float | None
 ) -> None:
     """ValueError unless the settings make a network."""
-    for key, value in (("hidden", hidden), ("width", width)):
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"model.{key} must be a whole number of at least 1, got {value!r}")
+    check_counts(hidden=hidden, width=width)
     if not windows or any(type(window) is not int or window < 1 for window in windows):
         raise ValueError(f"model.windows must be whole numbers of at least 1, got {list(windows)}")
-    if embedding not in EMBEDDINGS:
-        raise ValueError(f"model.embedding must be one of {', '.join(EMBEDDINGS)}, got {embedding!r}")
-    if not 0 <= dropout < 1:
-        raise ValueError(f"model.dropout must be in [0, 1), got {dropout}; 0 leaves it out")
+    check_choice("embedding", embedding, EMBEDDINGS)
+    check_shares(dropout=dropout)
     if max_norm is not None and not max_norm > 0:  # nor NaN
         raise ValueError(f"model.max_norm must be above 0, got {max_norm}; null sets no bound")
