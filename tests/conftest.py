@@ -22,3 +22,8 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     server = Commands(tmp_path_factory.mktemp("commands"))
     yield server
     server.close()
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes go by their argument's name: what is packed anew may differ from one worker to the next."""
+    return argname if isinstance(val, bytes) else None
