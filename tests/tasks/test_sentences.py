@@ -76,7 +76,9 @@ def test_a_file_without_sentences_is_refused(tmp_path):
         read_lines(tmp_path / "pos.txt")
 
 
-@pytest.mark.parametrize("content", ["a film\n".encode("utf-16"), gzip.compress(b"a film\n", mtime=0), b"good\n\0"])
+@pytest.mark.parametrize(
+    "content", ["a film\n".encode("utf-16"), gzip.compress(b"a film\n", mtime=0), b"good\n\0"]
+)
 def test_files_that_hold_no_text_are_refused_by_line(tmp_path, content):
     (tmp_path / "pos.txt").write_bytes(content)
     with pytest.raises(ValueError, match=r"pos\.txt:[12]: a NUL character; wanted text in UTF-8 or Latin-1"):

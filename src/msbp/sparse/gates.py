@@ -4,15 +4,15 @@ Letters: N rows, n rows of a time step, H hidden_size, i input_size; see recurre
 """
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from . import lstm_cell
-from .carry import Carry
-
-Estimate = Callable[[Tensor, Carry], tuple[Tensor, None]]
+from .carry import Carry, Sparsify
+from .kernels import lstm as kernels
 
 
 class Weights(NamedTuple):
@@ -47,7 +47,19 @@ class FullGradient:
         grad_c becomes the gradient of the c before them.
         """
         gates, _, previous_c, tanh_c = (t[rows] for t in self.saved)
-        lstm_cell.gate_gradients(grad_out, grad_h, grad_c, gates, previous_c, tanh_c, out=self.g[rows])
+        tensors = (grad_h, grad_c, gates, previous_c, tanh_c, self.g[rows])
+        if lstm_cell.fast(*tensors):
+            kernels.gate_gradients(
+                *lstm_cell.rows_of(grad_out), *(t.data_ptr() for t in tensors), *grad_h.shape
+            )
+        else:
+            slopes = lstm_cell.Slopes(*(t[rows] for t in self.slopes))
+            lstm_cell.gate_gradients(grad_out, grad_h, grad_c, gates.chunk(4, 1)[1], slopes, self.g[rows])
+
+    @cached_property
+    def slopes(self) -> lstm_cell.Slopes:
+        """Those of all rows."""
+        return lstm_cell.Slopes.of(self.saved.gates, self.saved.previous_c, self.saved.tanh_c)
 
     def through_state(self, rows: slice, grad_h: Tensor) -> None:
         """grad_h (n, H) ← g · weight_hh, ∂ℓ/∂h before the rows."""
@@ -65,26 +77,38 @@ class FullGradient:
         """∂ℓ/∂x (N, i) of this direction, added to that of others in place."""
         return self.g @ self.weights.ih if others is None else others.addmm_(self.g, self.weights.ih)
 
+    def check(self) -> None:
+        """Called when the pass is through; an error here keeps all memories as they were."""
+
     def finish(self) -> None:
         """Called when the pass went well in all directions."""
 
 
 class EstimatedGradient(FullGradient):
-    """g is what `estimate` makes of ∂ℓ/∂gates (n, 4H), time step after time step; `carry` has the memory."""
+    """g is what `carry`, which has the memory, and `sparsify` make of ∂ℓ/∂gates (n, 4H), time step after
+    time step; `refuse` is called if that is not finite."""
 
-    def __init__(self, weights: Weights, saved: Saved, estimate: Estimate, carry: Carry, dense_bias: bool):
+    def __init__(
+        self, weights: Weights, saved: Saved, sparsify: Sparsify, carry: Carry, dense_bias: bool,
+        refuse: Callable[[], None],
+    ):  # fmt: skip
         super().__init__(weights, saved)
-        self.estimate, self.carry = estimate, carry
+        self.sparsify, self.carry, self.refuse = sparsify, carry, refuse
         self.all_gradients = saved.gates.new_zeros(saved.gates.shape[1]) if dense_bias else None
 
     def step(self, rows: slice, grad_out: Tensor, grad_h: Tensor, grad_c: Tensor) -> None:
         super().step(rows, grad_out, grad_h, grad_c)
         if self.all_gradients is not None:
             self.all_gradients += self.g[rows].sum(0)
-        self.g[rows], _ = self.estimate(self.g[rows], self.carry)
+        self.g[rows] = self.carry.estimate(self.g[rows], self.sparsify)
 
     def of_bias(self) -> Tensor:
         return super().of_bias() if self.all_gradients is None else self.all_gradients
+
+    def check(self) -> None:
+        # a NaN or Inf is among the largest, so looking at g is enough; once, as a GPU has to wait for it
+        if not torch.isfinite(self.g).all():
+            self.refuse()
 
     def finish(self) -> None:
         self.carry.finish()

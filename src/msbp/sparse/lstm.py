@@ -158,19 +158,12 @@ class SparseLSTM(FusedLSTM):
         if self.listable and fast(*weights[:2], *saved):
             choices = (4 * self.k, self.groups, self.gamma, carry, self.dense_bias, self.refuse)
             return ListedGradient(weights, saved, *choices)
-        return EstimatedGradient(weights, saved, self.estimate, carry, self.dense_bias)
-
-    def estimate(self, grad_gates: Tensor, carry: Carry) -> tuple[Tensor, None]:
-        """The gradient g (n, 4H) that is propagated in place of that of the gates at a time step."""
-        g = carry.estimate(grad_gates, self.sparsify)
-        if not torch.isfinite(g).all():  # a NaN or Inf is among the largest, so looking at g is enough
-            self.refuse()
-        return g, None
+        return EstimatedGradient(weights, saved, self.sparsify, carry, self.dense_bias, self.refuse)
 
     def sparsify(self, carried: Tensor) -> Tensor:
         """The entries of carried (n, 4H) that are kept, zeros elsewhere."""
-        k, groups = 4 * self.k // self.groups, carried.chunk(self.groups, 1)
-        return torch.cat([self.sparsifier(group, k) for group in groups], 1)
+        groups = carried.unflatten(1, (self.groups, -1))
+        return self.sparsifier(groups, 4 * self.k // self.groups).flatten(1)
 
     def refuse(self) -> None:
         """Report a gradient that is not finite."""

@@ -134,6 +134,7 @@ def pull_layer(
     for d, (weights, part) in enumerate(parts):
         gradient = plan.gradients[d](weights, Saved(*saved[4 * d : 4 * d + 4]), grad_h.shape[1])
         pull(plan.order(d), gradient, part, grad_h[d], grad_c[d], to_start=needs[1])
+        gradient.check()
         of_parameters += gradient.of_weights(x)
         if weights.bias_ih is not None:
             bias = gradient.of_bias()

@@ -1,6 +1,6 @@
 """Sparsifying functions S of the paper (Definition 3): which k entries of a gradient are propagated.
 
-Letters: B batch, n width (out_features), k kept. A sparsifier maps v (B, n) to a tensor of the same shape.
+Letters: B batch, n width (out_features), k kept. A sparsifier maps v (B, ..., n) to a tensor of that shape.
 """
 
 from collections.abc import Callable
@@ -27,14 +27,18 @@ def largest(magnitude: Tensor, k: int) -> Tensor:
 
 def top_k(v: Tensor, k: int) -> Tensor:
     """The k entries of largest magnitude of each row (the paper's top_k), zeros elsewhere."""
-    columns = largest(v.abs(), k)
-    return torch.zeros_like(v).scatter_(-1, columns, v.gather(-1, columns))
+    return kept(v, v.abs(), k)
 
 
 def unified_top_k(v: Tensor, k: int) -> Tensor:
     """The same k columns for the whole batch, by the largest sum of magnitudes (meProp's unified top-k)."""
-    columns = largest(v.abs().sum(dim=0), k)
-    return torch.zeros_like(v).index_copy_(1, columns, v[:, columns])
+    return kept(v, v.abs().sum(dim=0, keepdim=True), k)
+
+
+def kept(v: Tensor, magnitude: Tensor, k: int) -> Tensor:
+    """v where magnitude, of as many rows or one for all, is among the k largest of its row; else zeros."""
+    chosen = torch.zeros_like(magnitude, dtype=torch.bool).scatter_(-1, largest(magnitude, k), True)
+    return v.where(chosen, 0)
 
 
 # A row of a linear layer is an example, a position and a pooled vector at once; convolutions tell them apart.
