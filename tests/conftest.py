@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+import torch
 from forked import Commands
 
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
@@ -22,6 +23,13 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
     server = Commands(tmp_path_factory.mktemp("commands"))
     yield server
     server.close()
+
+
+@pytest.fixture(autouse=True)
+def subnormal_numbers() -> Iterator[None]:
+    """Runs flush them to zero for the whole process; the next test has them again."""
+    yield
+    torch.set_flush_denormal(False)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -31,6 +31,13 @@ def test_threads_are_set_for_torch():
         torch.set_num_threads(before)
 
 
+def test_a_run_takes_subnormal_numbers_for_zero():
+    x = torch.full((100,), 1e-39)
+    assert (x * 0.5).all()
+    machine.set_up(1, CPU)
+    assert not (x * 0.5).any()
+
+
 @pytest.mark.parametrize("threads", [0, -1, True, 1.0, "2", None, 10**6])
 def test_threads_that_are_not_there_are_refused(threads):
     with pytest.raises(

@@ -34,11 +34,15 @@ def device_of(name: str) -> torch.device:
 
 
 def set_up(threads: int, device: torch.device, keep_memory: bool = True) -> bool:
-    """Fix threads and algorithms; return whether the allocator keeps freed memory (the timing rule).
+    """Fix threads, algorithms and arithmetic; return whether the allocator keeps freed memory (the timing
+    rule).
 
     ValueError if there are not so many cores.
     """
     check_threads(threads)
+    # Moments of Adam that only decay end as subnormal numbers, which some processors take a hundred times as
+    # long for. Set before torch starts its threads, which inherit it.
+    torch.set_flush_denormal(True)
     torch.set_num_threads(threads)
     # numba.set_num_threads would start its thread pool at once, and that undoes torch's setting after a fork
     numba.config.NUMBA_NUM_THREADS = threads  # type: ignore[attr-defined]

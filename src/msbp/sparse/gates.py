@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from . import lstm_cell
-from .carry import Carry, Sparsify
+from .carry import Carry
 from .kernels import lstm as kernels
+
+Estimate = Callable[[Tensor, Carry], tuple[Tensor, None]]
 
 
 class Weights(NamedTuple):
@@ -85,22 +87,22 @@ class FullGradient:
 
 
 class EstimatedGradient(FullGradient):
-    """g is what `carry`, which has the memory, and `sparsify` make of ∂ℓ/∂gates (n, 4H), time step after
-    time step; `refuse` is called if that is not finite."""
+    """g is what `estimate` makes of ∂ℓ/∂gates (n, 4H), time step after time step; `carry` has the memory, and
+    `refuse` is called if g is not finite."""
 
     def __init__(
-        self, weights: Weights, saved: Saved, sparsify: Sparsify, carry: Carry, dense_bias: bool,
+        self, weights: Weights, saved: Saved, estimate: Estimate, carry: Carry, dense_bias: bool,
         refuse: Callable[[], None],
     ):  # fmt: skip
         super().__init__(weights, saved)
-        self.sparsify, self.carry, self.refuse = sparsify, carry, refuse
+        self.estimate, self.carry, self.refuse = estimate, carry, refuse
         self.all_gradients = saved.gates.new_zeros(saved.gates.shape[1]) if dense_bias else None
 
     def step(self, rows: slice, grad_out: Tensor, grad_h: Tensor, grad_c: Tensor) -> None:
         super().step(rows, grad_out, grad_h, grad_c)
         if self.all_gradients is not None:
             self.all_gradients += self.g[rows].sum(0)
-        self.g[rows] = self.carry.estimate(self.g[rows], self.sparsify)
+        self.g[rows], _ = self.estimate(self.g[rows], self.carry)
 
     def of_bias(self) -> Tensor:
         return super().of_bias() if self.all_gradients is None else self.all_gradients

@@ -158,7 +158,11 @@ class SparseLSTM(FusedLSTM):
         if self.listable and fast(*weights[:2], *saved):
             choices = (4 * self.k, self.groups, self.gamma, carry, self.dense_bias, self.refuse)
             return ListedGradient(weights, saved, *choices)
-        return EstimatedGradient(weights, saved, self.sparsify, carry, self.dense_bias, self.refuse)
+        return EstimatedGradient(weights, saved, self.estimate, carry, self.dense_bias, self.refuse)
+
+    def estimate(self, grad_gates: Tensor, carry: Carry) -> tuple[Tensor, None]:
+        """The gradient g (n, 4H) that is propagated in place of that of the gates at a time step."""
+        return carry.estimate(grad_gates, self.sparsify), None
 
     def sparsify(self, carried: Tensor) -> Tensor:
         """The entries of carried (n, 4H) that are kept, zeros elsewhere."""
