@@ -1,11 +1,16 @@
 """The translation task: what is learnt from, in which batches, and how translations are scored."""
 
 import math
+import os
 
 import pytest
 import torch
 from torch import nn
 
+from msbp.models.seq2seq import Seq2Seq
+from msbp.optim import Adam
+from msbp.sparse import convert
+from msbp.tasks.bitexts import EnglishGerman
 from msbp.tasks.parallel import ParallelText
 from msbp.tasks.translation import SOURCE_WORDS, TARGET_WORDS, Translation
 from msbp.tasks.vocabulary import BOS, EOS, PAD, SPECIAL, UNK, Words
@@ -162,3 +167,23 @@ def test_lines_are_translated_in_their_order_by_the_words_of_the_run():
 def test_settings_out_of_range_are_refused_by_name(key, value):
     with pytest.raises(ValueError, match=f"task.{key} must be"):
         task(**{key: value})
+
+
+@pytest.mark.data
+def test_two_hundred_real_pairs_are_learnt_by_heart():
+    whole = EnglishGerman(os.environ["MSBP_DATA_DIR"], offline=True).read()["train"]
+    few = whole.source[:200], whole.references[0][:200]
+    corpus = Given(train=few, dev=few, test=few)
+    made = Translation("few", corpus, batch_size=20, tokens="edges", lower="source", beam=5)
+    splits = made.splits(0)
+    torch.manual_seed(0)
+    model = Seq2Seq(**splits.sizes, embedding=128, hidden=128, layers=1, dropout=0.0)
+    convert(model, r=1 / 16, gamma=0.05, layers=["encoder", "decoder"])
+    optimizer = Adam(model.parameters(), lr=3e-3)
+    for epoch in range(60):
+        for batch in made.batches(splits.train, 0, epoch):
+            optimizer.zero_grad()
+            made.loss(model, batch).backward()
+            optimizer.step()
+    with torch.no_grad():
+        assert made.score(model.eval(), splits.test).value > 90
