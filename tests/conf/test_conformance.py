@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from omegaconf import OmegaConf
 
 from msbp.launch import CONF, compose
 from msbp.record import signature
+from msbp.trainer import WARM_UP, State
 from src.train import train
 
 TASKS, METHODS, MODELS = (
@@ -53,6 +55,35 @@ def test_a_task_runs_with_a_method_and_leaves_a_valid_record(task, method, tmp_p
     shares = [share for layer in record["dropped_fraction"].values() for share in layer.values()]
     assert shares and all(0 <= share < 1 for share in shares)
     assert method != "baseline" or not any(shares)
+
+
+@pytest.mark.parametrize("task", ["mnist", "parsing_ewt", "pos_ewt", "subjectivity", "multi30k"])
+def test_a_run_stopped_within_an_epoch_goes_on_to_the_same_weights(task, tmp_path, monkeypatch):
+    asked = [f"task={task}", "method=msbp", "trainer.epochs=2", "trainer.save_every=1", "paths.offline=true"]
+    count, left = State.count, [1000]
+
+    def stops(state, loss, labels):
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+        count(state, loss, labels)
+
+    monkeypatch.setattr(State, "count", stops)
+
+    def run(name):
+        train(config(*asked, f"paths.outputs={tmp_path / name}"), tmp_path / name / "run", [])
+
+    run("whole")
+    left[0] = WARM_UP + 4  # this step is taken again
+    with pytest.raises(KeyboardInterrupt):
+        run("stopped")
+    run("stopped")
+    whole, stopped = (
+        torch.load(tmp_path / name / "run/weights.pt", weights_only=True) for name in ("whole", "stopped")
+    )
+    assert all(torch.equal(whole[name], stopped[name]) for name in whole)
+    record = json.loads((tmp_path / "stopped/run/record.json").read_bytes())
+    assert record["resumed"] and record["steps"] > 4
 
 
 @pytest.mark.parametrize("task", TASKS)
