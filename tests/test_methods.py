@@ -152,8 +152,8 @@ def test_turns_need_two_groups(layers):
 @pytest.mark.parametrize(
     ("choice", "says"),
     [
-        ({"schedule": "always"}, "unknown schedule 'always': choose from every, alternate"),
-        ({"period": 0}, "period must be a whole number of steps of at least 1, got 0"),
+        ({"schedule": "always"}, "method.schedule must be one of every, alternate, got 'always'"),
+        ({"period": 0}, "method.period must be a whole number of at least 1, got 0"),
         ({"period": 1.5}, "period must be"),
     ],
 )

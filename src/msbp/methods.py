@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from torch import nn
 
+from .limits import check_choice, check_counts
 from .sparse import convert, fuse
 from .sparse.linear import check_choices
 from .sparse.lstm import check_lstm_choices
@@ -78,10 +79,8 @@ class SparseBackprop:
             raise ValueError(f"memory ratio gamma must be a number in [0, 1], got {self.gamma!r}")
         check_choices(self.gamma, self.memory, self.selection, self.bias)
         check_lstm_choices(self.memory, self.gates, self.carry)
-        if self.schedule not in SCHEDULES:
-            raise ValueError(f"unknown schedule {self.schedule!r}: choose from {', '.join(SCHEDULES)}")
-        if not isinstance(self.period, int) or isinstance(self.period, bool) or self.period < 1:
-            raise ValueError(f"period must be a whole number of steps of at least 1, got {self.period!r}")
+        check_choice("method.schedule", self.schedule, SCHEDULES)
+        check_counts("method", period=self.period)
 
     def install(self, model: nn.Module) -> Installed:
         groups = turns(model, self.layers) if self.schedule == "alternate" else []

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from .checkpoint import Checkpoint, capture, restore
 from .clock import Clock
 from .interrupt import Asked, between_steps
+from .limits import check_counts
 from .machine import check_threads, device_of
 from .progress import Progress
 from .record import HYPOTHESES
@@ -43,11 +44,9 @@ class Trainer:
     keep_checkpoint: bool = False
 
     def __post_init__(self) -> None:
-        for key in ("epochs", "save_every"):
-            value = getattr(self, key)
-            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-            if not whole and not (key == "save_every" and value is None):
-                raise ValueError(f"trainer.{key} must be a whole number of at least 1, got {value!r}")
+        check_counts("trainer", epochs=self.epochs)
+        if self.save_every is not None:
+            check_counts("trainer", save_every=self.save_every)
         check_threads(self.threads, "trainer.threads")
         device_of(self.device)
         if self.clip:

@@ -109,7 +109,9 @@ def test_without_a_choice_all_is_written_and_what_has_runs_is_printed(shown, lea
     assert first == EVERY["main"]["caption"] and EVERY["extreme"]["caption"] in titles
     assert f"\ntextcnn: no runs yet; {RUN} table=textcnn paths.outputs={tmp_path}\n" in out
     assert EVERY["textcnn"]["caption"] not in out and " 1 of 5 |" in out
-    assert f"`python -m src.train -m task=mnist paths.outputs={tmp_path} 'seed=range(0,10)' method=sbp`" in out
+    assert (
+        f"`python -m src.train -m task=mnist paths.outputs={tmp_path} 'seed=range(0,10)' method=sbp`" in out
+    )
     assert f"\nMNIST, 2 epochs of 20: no runs yet; {RUN} table=extreme" in out
     assert "MNIST, 2 epochs of 20" in (tmp_path / "report" / "extreme.md").read_text("utf-8")
     assert f"left out {cut}: not a whole JSON record" in err

@@ -162,7 +162,7 @@ def test_lines_are_translated_in_their_order_by_the_words_of_the_run():
 @pytest.mark.parametrize(
     ("key", "value"),
     [("beam", 0), ("dev_beam", True), ("source_words", 3), ("tokens", "bpe"), ("lower", "target"),
-     ("alpha", -1), ("sample", "half")],
+     ("alpha", -1), ("alpha", math.nan), ("alpha", math.inf), ("sample", "half")],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused_by_name(key, value):
     with pytest.raises(ValueError, match=f"task.{key} must be"):

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..limits import check_counts
 from ..sparse import SparseConvolution, SparseLinear, SparseLSTM
 
 Vectors = dict[str, Tensor]
@@ -25,10 +26,7 @@ class Angle:
     every: int = 1
 
     def __post_init__(self) -> None:
-        if not isinstance(self.every, int) or isinstance(self.every, bool) or self.every < 1:
-            raise ValueError(
-                f"trainer.watch.every must be a whole number of epochs, at least 1, got {self.every!r}"
-            )
+        check_counts("trainer.watch", every=self.every)
 
     def __call__(self, run: Any) -> list[dict[str, Any]]:
         """What to keep of this moment; nothing of the run changes."""

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from ..limits import check_choice, check_counts, check_shares
 from ..sparse import cross_entropy
-from .limits import check_choice, check_counts, check_shares
 
 EMBEDDINGS = ("random", "static", "non_static")
 HIDDEN_IS = {"per_direction": 1, "total": 2}
@@ -78,9 +78,9 @@ def width_of(feature: str, widths: Mapping[str, int]) -> int:
 
 def check(hidden: int, hidden_is: str, layers: int, embedding: str, width: int, dropout: float) -> None:
     """ValueError unless the settings make a network."""
-    check_counts(hidden=hidden, layers=layers, width=width)
-    check_choice("hidden_is", hidden_is, HIDDEN_IS)
-    check_choice("embedding", embedding, EMBEDDINGS)
+    check_counts("model", hidden=hidden, layers=layers, width=width)
+    check_choice("model.hidden_is", hidden_is, HIDDEN_IS)
+    check_choice("model.embedding", embedding, EMBEDDINGS)
     if hidden % HIDDEN_IS[hidden_is]:
         raise ValueError(f"model.hidden counts both directions, so it must be even, got {hidden}")
-    check_shares(dropout=dropout)
+    check_shares("model", dropout=dropout)

@@ -5,8 +5,8 @@ Letters: B batch, i inputs, o outputs.
 
 from torch import Tensor, nn
 
+from ..limits import check_counts, check_shares
 from ..sparse import cross_entropy
-from .limits import check_counts, check_shares
 
 
 class MLP(nn.Module):
@@ -18,8 +18,8 @@ class MLP(nn.Module):
     def __init__(self, inputs: int, outputs: int, hidden: int = 500, layers: int = 2, dropout: float = 0.1,
                  name: str = "mlp"):  # fmt: skip
         super().__init__()
-        check_counts(hidden=hidden, layers=layers)
-        check_shares(dropout=dropout)
+        check_counts("model", hidden=hidden, layers=layers)
+        check_shares("model", dropout=dropout)
         widths = [inputs] + [hidden] * layers
         parts: list[nn.Module] = []
         for i in range(layers):

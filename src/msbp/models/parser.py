@@ -7,8 +7,8 @@ import math
 
 from torch import Tensor, nn
 
+from ..limits import check_choice, check_counts, check_shares
 from ..sparse import Cube, cross_entropy, look_up
-from .limits import check_choice, check_counts, check_shares
 
 ACTIVATIONS = {"relu": nn.ReLU, "cube": Cube}
 FEATURES = 48  # 18 words, 18 tags, 12 labels
@@ -24,9 +24,9 @@ class Parser(nn.Module):
                  layers: int = 1, activation: str = "relu", dropout: float = 0.2, init: float = 0.1,
                  name: str = "parser"):  # fmt: skip
         super().__init__()
-        check_counts(embedding=embedding, hidden=hidden, layers=layers)
-        check_choice("activation", activation, ACTIVATIONS)
-        check_shares(dropout=dropout)
+        check_counts("model", embedding=embedding, hidden=hidden, layers=layers)
+        check_choice("model.activation", activation, ACTIVATIONS)
+        check_shares("model", dropout=dropout)
         if not 0 <= init < math.inf:
             raise ValueError(f"model.init must be finite and at least 0, got {init}")
         self.name = name

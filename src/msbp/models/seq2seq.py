@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from ..limits import check_choice, check_counts, check_shares
 from ..sparse import cross_entropy
 from .attention import KINDS, Attention, Source
-from .limits import check_choice, check_counts, check_shares
 
 PADDING = 0
 DIRECTIONS = {"sum": 1, "concatenate": 2}  # how many directions share H
@@ -52,7 +52,9 @@ class Seq2Seq(nn.Module):
     ):  # fmt: skip
         super().__init__()
         check_sizes(embedding, hidden, layers, directions, attention, tied)
-        check_shares(dropout=dropout, embedding_dropout=embedding_dropout, label_smoothing=label_smoothing)
+        check_shares(
+            "model", dropout=dropout, embedding_dropout=embedding_dropout, label_smoothing=label_smoothing
+        )
         self.name, self.directions, self.label_smoothing = name, directions, label_smoothing
         self.source_embedding = nn.Embedding(source_words, embedding, padding_idx=PADDING)
         self.target_embedding = nn.Embedding(target_words, embedding, padding_idx=PADDING)
@@ -128,9 +130,9 @@ def check_sizes(
     embedding: int, hidden: int, layers: int, directions: str, attention: str, tied: bool
 ) -> None:
     """ValueError unless the settings make a network."""
-    check_counts(embedding=embedding, hidden=hidden, layers=layers)
-    check_choice("directions", directions, DIRECTIONS)
-    check_choice("attention", attention, KINDS)
+    check_counts("model", embedding=embedding, hidden=hidden, layers=layers)
+    check_choice("model.directions", directions, DIRECTIONS)
+    check_choice("model.attention", attention, KINDS)
     if hidden % DIRECTIONS[directions]:
         raise ValueError(f"model.hidden counts both directions, so it must be even, got {hidden}")
     if tied and embedding != hidden:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from ..limits import check_choice, check_counts, check_shares
 from ..sparse import MaxOverTime, cross_entropy
-from .limits import check_choice, check_counts, check_shares
 
 EMBEDDINGS = ("random", "static", "non_static")
 
@@ -60,10 +60,10 @@ def check(
     hidden: int, windows: Sequence[int], embedding: str, width: int, dropout: float, max_norm: float | None
 ) -> None:
     """ValueError unless the settings make a network."""
-    check_counts(hidden=hidden, width=width)
+    check_counts("model", hidden=hidden, width=width)
     if not windows or any(type(window) is not int or window < 1 for window in windows):
         raise ValueError(f"model.windows must be whole numbers of at least 1, got {list(windows)}")
-    check_choice("embedding", embedding, EMBEDDINGS)
-    check_shares(dropout=dropout)
+    check_choice("model.embedding", embedding, EMBEDDINGS)
+    check_shares("model", dropout=dropout)
     if max_norm is not None and not max_norm > 0:  # nor NaN
         raise ValueError(f"model.max_norm must be above 0, got {max_norm}; null sets no bound")

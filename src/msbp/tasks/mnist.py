@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..limits import check_choice, check_counts
 from . import download
 from .base import SAMPLES, Batch, Examples, Score, Splits, order
 
@@ -41,10 +42,8 @@ class Mnist:
     unit: str = field(default="images", init=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.batch_size, int) or self.batch_size < 1:
-            raise ValueError(f"task.batch_size must be a whole number of at least 1, got {self.batch_size!r}")
-        if self.sample not in SAMPLES:
-            raise ValueError(f"task.sample must be one of {', '.join(SAMPLES)}, got {self.sample!r}")
+        check_counts("task", batch_size=self.batch_size)
+        check_choice("task.sample", self.sample, SAMPLES)
 
     def splits(self, seed: int) -> Splits:
         sizes = {"inputs": PIXELS, "outputs": DIGITS}

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..limits import check_choice, check_counts
 from . import cache
 from .attachment import PUNCTUATION, Attachment
 from .base import SAMPLES, Batch, Score, Splits, order
@@ -71,16 +72,10 @@ class Parsing:
     unit: ClassVar[str] = "transitions"
 
     def __post_init__(self) -> None:
-        for key, value, least in (("batch_size", self.batch_size, 1), ("cutoff", self.cutoff, 0)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ValueError(f"task.{key} must be a whole number of at least {least}, got {value!r}")
-        if self.sample not in SAMPLES:
-            raise ValueError(f"task.sample must be one of {', '.join(SAMPLES)}, got {self.sample!r}")
-        if self.corpus.punctuation not in PUNCTUATION:
-            raise ValueError(
-                f"task.corpus.punctuation must be one of {', '.join(PUNCTUATION)}, "
-                f"got {self.corpus.punctuation!r}"
-            )
+        check_counts("task", batch_size=self.batch_size)
+        check_counts("task", least=0, cutoff=self.cutoff)
+        check_choice("task.sample", self.sample, SAMPLES)
+        check_choice("task.corpus.punctuation", self.corpus.punctuation, PUNCTUATION)
         self.punctuation = PUNCTUATION[self.corpus.punctuation]
 
     def splits(self, seed: int) -> Splits:

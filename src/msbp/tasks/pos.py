@@ -11,6 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from ..limits import check_choice, check_counts
 from .base import SAMPLES, Batch, Score, Splits, order
 from .corpora import Corpus
 from .invented import invented
@@ -50,13 +51,10 @@ class Tagging:
     unit: ClassVar[str] = "words"
 
     def __post_init__(self) -> None:
-        for key, least in (("batch_size", 1), ("suffix", 1), ("cutoff", 0), ("bucket", 1)):
-            value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ValueError(f"task.{key} must be a whole number of at least {least}, got {value!r}")
-        for key, known in (("sample", SAMPLES), ("tags", TAGS)):
-            if getattr(self, key) not in known:
-                raise ValueError(f"task.{key} must be one of {', '.join(known)}, got {getattr(self, key)!r}")
+        check_counts("task", batch_size=self.batch_size, suffix=self.suffix, bucket=self.bucket)
+        check_counts("task", least=0, cutoff=self.cutoff)
+        check_choice("task.sample", self.sample, SAMPLES)
+        check_choice("task.tags", self.tags, TAGS)
         if unknown := [feature for feature in self.features if feature not in FEATURES]:
             raise ValueError(f"task.features may list {', '.join(FEATURES)}, got {', '.join(unknown)}")
 

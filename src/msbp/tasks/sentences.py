@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..limits import check_choice, check_counts
 from . import download
 from .base import SAMPLES, Batch, Score, Splits, order
 from .folds import FOLDS, PROTOCOLS
@@ -59,11 +60,9 @@ class SentenceClassification:
     unit: str = field(default="sentences", init=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.batch_size, int) or self.batch_size < 1:
-            raise ValueError(f"task.batch_size must be a whole number of at least 1, got {self.batch_size!r}")
-        for key, known in (("sample", SAMPLES), ("protocol", PROTOCOLS)):
-            if getattr(self, key) not in known:
-                raise ValueError(f"task.{key} must be one of {', '.join(known)}, got {getattr(self, key)!r}")
+        check_counts("task", batch_size=self.batch_size)
+        check_choice("task.sample", self.sample, SAMPLES)
+        check_choice("task.protocol", self.protocol, PROTOCOLS)
         if len({name for name in self.files if isinstance(name, str)}) < max(2, len(self.files)):
             raise ValueError(f"task.files must name two files or more, one a class, got {self.files!r}")
 

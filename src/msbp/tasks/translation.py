@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..decoding import BeamSearch
+from ..limits import check_choice, check_counts
 from .base import SAMPLES, Batch, Score, Splits
 from .bitexts import Bitext
 from .bleu import Bleu
@@ -56,20 +58,17 @@ class Translation:
     unit: ClassVar[str] = "tokens"
 
     def __post_init__(self) -> None:
-        for key in ("batch_size", "min_count", "longest", "bucket", "beam", "dev_beam"):
-            value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"task.{key} must be a whole number of at least 1, got {value!r}")
+        counts = ("batch_size", "min_count", "longest", "bucket", "beam", "dev_beam")
+        check_counts("task", **{key: getattr(self, key) for key in counts})
         for key in ("source_words", "target_words"):
             value = getattr(self, key)
             if value is not None and (not isinstance(value, int) or value < 10):
                 raise ValueError(f"task.{key} must be a whole number of at least 10, or null, got {value!r}")
         for key, known in (("sample", SAMPLES), ("tokens", TOKENS), ("lower", LOWER)):
-            if getattr(self, key) not in known:
-                raise ValueError(f"task.{key} must be one of {', '.join(known)}, got {getattr(self, key)!r}")
-        if self.alpha < 0:
+            check_choice(f"task.{key}", getattr(self, key), known)
+        if not 0 <= self.alpha < math.inf:
             raise ValueError(
-                f"task.alpha must be at least 0, got {self.alpha}; 0 does not look at the length"
+                f"task.alpha must be at least 0 and finite, got {self.alpha}; 0 does not look at the length"
             )
 
     def splits(self, seed: int) -> Splits:
