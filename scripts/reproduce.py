@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -37,6 +38,7 @@ FOR_REPORT = ("table=", "figure=", "paths.outputs=", "paths.published=", "hydra.
 def main(cfg: DictConfig) -> None:
     outputs, published = Path(cfg.paths.outputs), Path(cfg.paths.published)
     settle, given = settings_from(Path(CONF), compose), HydraConfig.get().overrides
+    refuse_settings_of_runs(given.task)
     where = [word for word in given.task if word.startswith(FOR_RUNS)]
     plan = Plan(chosen_by(cfg), lambda: sources.own(outputs, published, settle, where), where, tasks_of(cfg))
     leave_out_what_has_no_data(plan, ("paths.offline=true",) if cfg.dry_run else ())
@@ -44,6 +46,7 @@ def main(cfg: DictConfig) -> None:
     if cfg.dry_run:
         for job in planned:
             print(job.command)
+        print(f"{len(planned)} commands", file=sys.stderr)
         return
     with News(plan, len(planned), cfg.jobs) as news:
         failed = work(plan, outputs / "reproduce", cfg.jobs, news, ENVIRONMENT)
@@ -52,6 +55,15 @@ def main(cfg: DictConfig) -> None:
     for worker in failed:
         print(reason(worker), file=sys.stderr)
     sys.exit(1 if failed else rendered.returncode)
+
+
+def refuse_settings_of_runs(words: Sequence[str]) -> None:
+    """ValueError if a word adds a key: Hydra's own message proposes that for any key it does not know."""
+    if added := [word for word in words if word.startswith("+")]:
+        raise ValueError(
+            f"{', '.join(added)}: what tables and figures are made of is fixed, so reproduce.py takes no "
+            "settings of runs; `python -m src.train` does"
+        )
 
 
 def chosen_by(cfg: DictConfig) -> list[Config]:

@@ -64,8 +64,10 @@ def learn(ask: Request, folder: Path, place: Path, alone: Callable[[], bool]) ->
 
     some = islice(ask.task.batches(run.splits.dev, ask.seed, epoch=0), DEV_BATCHES)
     done = record.asked(ask.cfg, ask.method, k_per_layer) | run.measured() | here
+    disturbed = [*checkpoint.disturbed(), *run.disturbed()]
     done |= {
-        "times_comparable": checkpoint.comparable() and run.undisturbed(),
+        "times_comparable": not disturbed,
+        "disturbed": disturbed,
         "allocator_keeps_memory": allocator,
         "dropped_fraction": dropped_fraction(run.model, ask.task, some, k_per_layer),
         "notes": list(run.splits.notes),

@@ -1,5 +1,6 @@
 """Translate a text file: python -m src.translate checkpoint=RUN input=FILE output=FILE"""
 
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -51,11 +52,18 @@ def translate(cfg: DictConfig) -> None:
     with written_whole(Path(cfg.output)) as file:
         file.writelines(f"{line}\n".encode() for line in found)
     print(f"{len(lines)} lines in {time.perf_counter() - since:.1f} s: {cfg.output}")
+    if any(lines) and not any(found):
+        print("all of them are empty: the model has learned nothing to say yet", file=sys.stderr)
 
 
 def load(path: Path) -> Trained:
     """From the folder of a run, its weights.pt, or a checkpoint. Raises OSError or ValueError."""
     folder = path.parent if path.name == "weights.pt" else path
+    if not path.exists():
+        raise FileNotFoundError(
+            f"there is no {path}; checkpoint= takes the folder of a run of translation, its weights.pt, or a "
+            "checkpoint"
+        )
     if folder.is_dir():
         files = {name: folder / name for name in (SOURCE_WORDS, TARGET_WORDS)}
         kept = {

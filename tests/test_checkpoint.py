@@ -178,19 +178,24 @@ CONDITIONS = {"machine": "a", "threads": 1, "alone": True}
 
 
 @pytest.mark.parametrize(
-    ("later", "comparable"),
-    [({}, True), ({"machine": "b"}, False), ({"threads": 2}, False), ({"alone": False}, False)],
+    ("later", "reasons"),
+    [
+        ({}, []),
+        ({"machine": "b"}, ["it went on with another machine"]),
+        ({"threads": 2}, ["it went on with other threads"]),
+        ({"alone": False}, ["it met another run on its outputs folder"]),
+    ],
 )
-def test_times_compare_only_if_all_stretches_had_the_same_conditions(tmp_path, later, comparable):
+def test_times_compare_only_if_all_stretches_had_the_same_conditions(tmp_path, later, reasons):
     for first, second in ((CONDITIONS, CONDITIONS | later), (CONDITIONS | later, CONDITIONS)):
         checkpoint(tmp_path, conditions=lambda first=first: first).save(STATE)
         resumed = checkpoint(tmp_path, conditions=lambda second=second: second)
         resumed.load()
-        assert resumed.comparable() is comparable
+        assert resumed.disturbed() == reasons
         resumed.save(STATE)
         third = checkpoint(tmp_path, conditions=lambda second=second: second)
         third.load()
-        assert third.comparable() is comparable
+        assert third.disturbed() == reasons
         os.unlink(third.path)
 
 

@@ -49,6 +49,16 @@ def test_elsewhere_there_is_one_plain_line_an_epoch(monkeypatch, caplog):
     assert "step" not in drawn.getvalue()  # as the live line has; the plain one comes by the root logger
 
 
+def test_a_long_epoch_without_a_terminal_has_a_plain_line_a_minute(monkeypatch, caplog):
+    now = iter([0.0, 59.0, 60.0, 61.0, 119.0, 121.0])
+    monkeypatch.setattr(progress, "console", Console(file=io.StringIO()))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    with caplog.at_level(logging.INFO), Progress(20, "uas", "words") as shown:
+        for step in range(1, 6):
+            shown.step(0, step, 0.5, 20, SECONDS)
+    assert [line[:20] for line in caplog.messages] == ["epoch 1/20  step 2  ", "epoch 1/20  step 5  "]
+
+
 def test_letters_that_the_terminal_lacks_do_not_stop_a_run(monkeypatch):
     narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
     monkeypatch.setattr(progress, "console", Console(file=narrow))

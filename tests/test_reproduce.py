@@ -40,7 +40,7 @@ def test_a_dry_run_shows_every_command_and_says_what_has_no_data(dry_run, tmp_pa
         for method in ("baseline", "sbp")
     ]
     assert all("task=subjectivity" in command for command in commands) and not list(tmp_path.iterdir())
-    assert said == f"task=polarity: {len(commands)} runs left out. licensed\n"
+    assert said == f"task=polarity: {len(commands)} runs left out. licensed\n{len(commands)} commands\n"
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,7 @@ def test_a_dry_run_shows_every_command_and_says_what_has_no_data(dry_run, tmp_pa
         ((), r"reproduce what\?.*main"),
         (("all=true", "jobs=0"), "jobs must be"),
         (("table=textcnn", "only=weather"), "no such task; tasks: .*mnist"),
+        (("table=main", "+trainer.epochs=1"), r"\+trainer.epochs=1: .*takes no settings of runs"),
     ],
 )
 def test_what_is_not_clear_is_refused_with_the_choices(dry_run, words, refusal):

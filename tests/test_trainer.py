@@ -103,12 +103,14 @@ def test_a_run_killed_at_any_step_goes_on_to_the_same_weights(method, optimizer,
     assert [row["dev"] for row in run.state.history] == [row["dev"] for row in whole.state.history]
 
 
-@pytest.mark.parametrize(("share", "own"), [(1.0, True), (0.5, False)])
-def test_a_run_that_waited_for_the_processor_says_so(share, own, tmp_path):
+@pytest.mark.parametrize(
+    ("share", "said"), [(1.0, []), (0.5, ["it had 50% of its processor, 90% are needed"])]
+)
+def test_a_run_that_waited_for_the_processor_says_so(share, said, tmp_path):
     now, work = count(), count()
     clock = Clock(now=lambda: next(now), work=lambda: share * next(work))
     run = trained(new_run(METHODS["sbp"], clock=clock), at(tmp_path), epochs=1)
-    assert run.undisturbed() is own and run.measured()["processor_share"] == clock.processor_share
+    assert run.disturbed() == said and run.measured()["processor_share"] == clock.processor_share
 
 
 def test_a_run_that_goes_on_says_from_where(tmp_path, caplog):

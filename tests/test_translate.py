@@ -46,12 +46,21 @@ def test_run_folder_weights_and_checkpoint_translate_alike(run, translated):
     assert translated(run / "checkpoint.pt", text, "beam=2", "alpha=0") == lines
 
 
+def test_translations_that_are_all_empty_are_said_to_be(run, translated, capsys, monkeypatch):
+    monkeypatch.setattr(
+        "msbp.tasks.translation.Translation.translate", lambda task, model, lines, *w: [""] * 2
+    )
+    assert translated(run, b"a\nb\n") == ["", ""] and "all of them are empty" in capsys.readouterr().err
+
+
 def test_what_is_no_translator_is_refused(run, translated, tmp_path):
     for name in ("config.yaml", "weights.pt"):
         (tmp_path / name).write_bytes((run / name).read_bytes())
     with pytest.raises(ValueError, match="has no vocabularies"):
         translated(tmp_path, b"a\n")
-    with pytest.raises(FileNotFoundError, match=r"nowhere"):
+    with pytest.raises(
+        FileNotFoundError, match=r"there is no .*nowhere; checkpoint= takes the folder of a run"
+    ):
         translated(tmp_path / "nowhere", b"a\n")
     with pytest.raises(ValueError, match=r"task\.beam must be a whole number"):
         translated(run, b"a\n", "beam=0")

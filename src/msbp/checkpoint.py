@@ -69,10 +69,16 @@ class Checkpoint:
         """The conditions of all stretches of the run, the present one last."""
         return [*self.earlier, self.conditions()]
 
-    def comparable(self) -> bool:
-        """Whether all stretches had the same machine, code and threads, each of them for itself alone."""
+    def disturbed(self) -> list[str]:
+        """Why the times of this run count for no comparison; nothing if all its stretches were alike."""
         met = self.met()
-        return all(conditions == met[-1] and conditions.get("alone") for conditions in met)
+        changed = {key for conditions in met for key in conditions if conditions[key] != met[-1].get(key)}
+        told = [
+            "it went on with other threads" if key == "threads" else f"it went on with another {key}"
+            for key in sorted(changed - {"alone"})
+        ]
+        met_another = not all(conditions.get("alone") for conditions in met)
+        return told + ["it met another run on its outputs folder"] * met_another
 
     def keep(self, folder: Path) -> None:
         """Copy the checkpoint to a folder, of another file system too."""

@@ -117,7 +117,10 @@ def place(error: BaseException) -> str:
 def hint(text: str) -> str:
     """How to write a sweep, or a value that Hydra's grammar would take apart."""
     if "multirun" in text:
-        return "\nhint: several values need -m, as in: python -m src.train -m 'seed=range(0,3)'"
+        return (
+            "\nhint: several values need -m, as in: python -m src.train -m 'seed=range(0,3)'; a list needs "
+            "brackets, as in: only=[mnist,polarity]"
+        )
     if "mismatched input" in text or "no viable alternative" in text or "token recognition" in text:
         return (
             "\nhint: quote a value that holds = , ( ) or spaces twice, as in: 'paths.data=\"my data, new\"'"

@@ -16,6 +16,7 @@ from rich.text import Text
 
 log = logging.getLogger(__name__)
 BETWEEN = 0.2  # seconds between two looks of the live line
+PLAIN_BETWEEN = 60.0  # seconds between two lines within an epoch, where there is no terminal
 
 
 class Screen(Console):
@@ -53,11 +54,11 @@ class Progress:
     def __init__(self, epochs: int, metric: str, unit: str):
         self._epochs, self._metric, self._unit = epochs, metric, unit
         self._dev = ""
-        self._next = 0.0
         alone = multiprocessing.current_process().name == "MainProcess"  # workers would draw over each other
         # no refresh thread: it would run inside timed phases
         live = Live(console=console, auto_refresh=False, transient=True)
         self._live = live if alone and console.is_terminal else None
+        self._next = 0.0 if self._live else time.monotonic() + PLAIN_BETWEEN
 
     def __enter__(self) -> "Progress":
         if self._live:
@@ -71,15 +72,21 @@ class Progress:
 
     def step(self, epoch: int, step: int, loss: float, labels: int, seconds: Mapping[str, float]) -> None:
         """Called after every step; loss is the mean of the epoch so far, labels count from the beginning."""
-        if self._live and (now := time.monotonic()) >= self._next:
+        if (now := time.monotonic()) < self._next:
+            return
+        where = f"epoch {epoch + 1}/{self._epochs}  step {step}  loss {loss:.4f}{self._dev}"
+        said = f"{where}  {self._times(labels, seconds)}"
+        if self._live:
             self._next = now + BETWEEN
-            where = f"epoch {epoch + 1}/{self._epochs}  step {step}  loss {loss:.4f}{self._dev}"
-            line = Text(f"{where}  {self._times(labels, seconds)}", overflow="ellipsis", no_wrap=True)
-            self._live.update(line, refresh=True)
+            self._live.update(Text(said, overflow="ellipsis", no_wrap=True), refresh=True)
+        else:
+            self._next = now + PLAIN_BETWEEN
+            log.info(said)
 
     def epoch(self, row: Mapping[str, Any]) -> None:
         """Called after every epoch with its row of the history; seconds in it are sums so far."""
         self._dev = f"  dev {self._metric} {row['dev']:.2f}"
+        self._next = time.monotonic() + (0.0 if self._live else PLAIN_BETWEEN)
         where = f"epoch {row['epoch']}/{self._epochs}  loss {row['loss']:.4f}{self._dev}"
         log.info("%s  %s", where, self._times(row["labels"], row))
 

@@ -117,8 +117,8 @@ def summary(path: Path, record: Mapping[str, Any]) -> str:
     """What a user wants to know first, in four lines."""
     letters = "" if record["r"] is None else f" (r={record['r']:g}, gamma={record['gamma']:g})"
     sample = " on the tiny made-up sample" if record.get("sample") == "tiny" else ""
-    shared = "; not comparable: shared processor or folder, or another machine after a resume"
-    shared = "" if record["times_comparable"] else shared
+    reasons = ", ".join(record.get("disturbed", ["this run was disturbed"]))
+    shared = "" if record["times_comparable"] else f"; times not comparable: {reasons}"
     kept = ", ".join(f"{layer} {k}" for layer, k in record["k_per_layer"].items())
     return (
         f"{record['task']}{sample}, {record['method']}{letters}, seed {record['seed']}: "

@@ -222,9 +222,11 @@ class Run:
         share = {"processor_share": self.clock.processor_share}
         return self.clock.seconds() | share | scores | metric | counts
 
-    def undisturbed(self) -> bool:
-        """Whether the processor was this run's own while it trained."""
-        return self.device.type != "cpu" or self.clock.processor_share >= OWN
+    def disturbed(self) -> list[str]:
+        """Why its times count for no comparison, if the processor was not its own while it trained."""
+        share = self.clock.processor_share
+        shared = self.device.type == "cpu" and share < OWN
+        return [f"it had {share:.0%} of its processor, {OWN:.0%} are needed"] * shared
 
     def texts(self) -> dict[str, list[str]]:
         """Lines to keep beside the record, by file name: the data's, and what the best epoch made of test."""

@@ -62,6 +62,16 @@ def test_a_higher_score_is_decided_by_its_interval_over_equal_seeds(sbp, msbp, o
     assert found.command == "python -m src.train -m task=mnist 'seed=range(0,4)' method=sbp,msbp"
 
 
+@pytest.mark.parametrize(("share", "outcome"), [(0.0, OPEN), (0.3, FAILS)])
+def test_where_nothing_was_dropped_equal_scores_are_no_evidence(share, outcome, evidence):
+    dropped = [{"net.0": {"entries": share, "squared_norm": share}}] * 4
+    seen = evidence(test={"sbp": about(98.0), "msbp": about(98.0)})
+    for run in seen.sources.runs.records.values():
+        run["dropped_fraction"] = dropped[0]
+    (found,) = rules_of_scores.higher({"tables": ["small"], "than": "sbp"}, seen)
+    assert found.outcome == outcome and ("nothing was dropped" in found.note) is (outcome == OPEN)
+
+
 @pytest.mark.parametrize(("msbp", "outcome"), [(97.8, HOLDS), (96.1, FAILS)])
 def test_what_msbp_regains_is_a_share_of_what_sbp_loses(msbp, outcome, evidence):
     scores = {"baseline": about(98.0), "sbp": about(96.0), "msbp": about(msbp)}
@@ -126,8 +136,11 @@ def cells(sbp, *msbp):
     ],
 )
 def test_the_papers_tests_decide_once_all_cells_have_their_runs(rule, scores, outcome, evidence):
-    (found,) = rule({"grid": GRID, "share": 0.9}, evidence(test=scores))
+    (found,) = rule({"grid": GRID, "share": 0.9, "runs": 4}, evidence(test=scores))
     assert found.outcome == outcome and "after Holm" in found.note
+    assert found.setting == ("all 2 cells" if len(scores) == 3 else "1 of 2 cells")
+    (more,) = rule({"grid": GRID, "share": 0.9, "runs": 5}, evidence(test=scores))
+    assert more.outcome == OPEN
 
 
 @pytest.mark.parametrize(("other", "outcome"), [(98.1, HOLDS), (96.6, FAILS)])
@@ -162,7 +175,8 @@ def test_angles_are_compared_after_the_first_step(evidence):
         (rules_of_scores.higher, {"than": "sbp"}), (rules_of_scores.recovers, {"share": 0.5}),
         (rules_of_times.acceleration, {"share": 0.9}), (rules_of_times.overhead, {"limit": 0.05}),
         (rules_of_times.proportional, {"slopes": [0.8, 1.2], "largest": 100}),
-        (rules_of_grids.improves, {"share": 0.9}), (rules_of_grids.steadies, {"share": 0.9}),
+        (rules_of_grids.improves, {"share": 0.9, "runs": 4}),
+        (rules_of_grids.steadies, {"share": 0.9, "runs": 4}),
         (rules_of_grids.insensitive, {"limit": 0.5}), (rules_of_angles.smaller, {"share": 0.9}),
         (rules_of_angles.falls_with_k, {"share": 0.9}),
     ],

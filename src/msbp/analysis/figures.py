@@ -57,9 +57,8 @@ def tradeoff(config: Config, sources: Sources) -> Document:
             figure.series.append(Series(name.upper(), line, len(figure.series) + 1, DASHED[name]))
         if dense := timed(result, "dense"):
             figure.series += _dense(found, dense[0].y)
-        figure.note = (
-            f"Times measured on {place(result)}; from the left k = {', '.join(map(str, found.sparse))}."
-        )
+        shown = [k for k in found.sparse if found.scores(k, SBP) or found.scores(k, config["gamma"])]
+        figure.note = f"Times measured on {place(result)}; from the left k = {', '.join(map(str, shown))}."
     return _document(config, sources, figure, found, result is not None)
 
 

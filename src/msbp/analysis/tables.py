@@ -76,7 +76,8 @@ def _fill(config: Config, block: Config, runs: Runs, settle: Settle, where: Sequ
             ours.remarks["n"].append("not run yet" if setting else "its task is not there yet")
         paper = Evidence(summary={column: Summary(value) for column, value in row.get("paper", {}).items()})
         shared = asked.overrides[: -len(row["overrides"])]
-        how = command([*shared, *where], row["overrides"], asked.seeds) if setting else ""
+        seeds = max([asked.seeds, *(run["seed"] + 1 for run in ours.runs)])
+        how = command([*shared, *where], row["overrides"], seeds) if setting else ""
         lines.append(Line(asked.label, _method(row), setting, how, ours, paper, asked.seeds))
     return Block(block["title"], block["task"], block["score"], lines)
 
