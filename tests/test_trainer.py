@@ -1,6 +1,7 @@
 """The loop: fair, timed by the rule, repeatable, and exact when it is stopped and goes on."""
 
 import copy
+import math
 from functools import partial
 from itertools import count
 
@@ -11,7 +12,7 @@ from msbp.checkpoint import Checkpoint
 from msbp.clock import Clock
 from msbp.methods import FullBackprop, SparseBackprop
 from msbp.models.mlp import MLP
-from msbp.optim import SGD, Adam, clip_grad_value_
+from msbp.optim import SGD, Adam, clip_grad_norm_, clip_grad_value_
 from msbp.tasks.base import Score, Splits
 from msbp.tasks.mnist import Mnist, made_up
 from msbp.trainer import Run, Trainer, labels
@@ -223,9 +224,11 @@ def test_clipping_is_called_with_the_gradients_there(tmp_path):
     assert len(seen) >= 5 and all(seen)
 
 
-def test_a_clip_that_refuses_its_value_does_so_before_any_work():
-    with pytest.raises(ValueError, match="clip_value must be positive, got -1"):
-        Trainer(1, clip=partial(clip_grad_value_, clip_value=-1))
+@pytest.mark.parametrize("value", [-1, 0, math.nan])
+@pytest.mark.parametrize(("rule", "key"), [(clip_grad_value_, "clip_value"), (clip_grad_norm_, "max_norm")])
+def test_a_clip_that_refuses_its_value_does_so_before_any_work(rule, key, value):
+    with pytest.raises(ValueError, match=f"{key} must be positive, got {value}"):
+        Trainer(1, clip=partial(rule, **{key: value}))
 
 
 def without(name):

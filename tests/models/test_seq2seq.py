@@ -182,6 +182,7 @@ def test_a_tiny_language_is_learnt_by_heart():
         ({"directions": "concatenate", "hidden": 7}, "must be even, got 7"),
         ({"dropout": 1.0}, "model.dropout must be in"),
         ({"label_smoothing": -0.1}, "model.label_smoothing must be in"),
+        ({"init": float("nan")}, "model.init must be finite and at least 0, got nan"),
         ({"tied": True}, "embedding=5 .* hidden=6: make them equal"),
     ],
 )

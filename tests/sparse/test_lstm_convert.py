@@ -104,7 +104,8 @@ def test_autocast_leaves_the_lstm_in_its_own_precision():
     model, words = Tagger(), torch.randint(30, (6, 4))
     convert(model)
     with torch.autocast("cpu", torch.bfloat16):
-        out, _ = model.rnn(model.table(words).bfloat16())
+        states = torch.zeros(2, 4, 4, model.rnn.hidden_size, dtype=torch.bfloat16)
+        out, _ = model.rnn(model.table(words).bfloat16(), tuple(states))
     assert out.dtype is torch.float32
     out.square().sum().backward()
     assert model.rnn.weight_hh_l0.grad.dtype is torch.float32

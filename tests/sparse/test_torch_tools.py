@@ -33,6 +33,24 @@ def pair(install, dtype=torch.float32, **kwargs):
     return model, plain
 
 
+def test_converted_layers_take_their_arguments_by_name_as_torchs_do():
+    net = nn.Sequential(nn.Linear(i, n), nn.ReLU(), nn.Linear(n, c))
+    layers = {
+        "linear": (nn.Linear(i, n), {"input": torch.randn(B, i)}),
+        "conv": (nn.Conv1d(i, n, 3), {"input": torch.randn(B, i, 7)}),
+        "words": (nn.Embedding(9, n), {"input": torch.randint(9, (B, 2))}),
+        "rnn": (nn.LSTM(i, n), {"input": torch.randn(4, B, i), "hx": (torch.zeros(1, B, n),) * 2}),
+        "chain": (net, {"input": torch.randn(B, i)}),
+    }
+    model = nn.ModuleDict({name: layer for name, (layer, _) in layers.items()})
+    plain = copy.deepcopy(model)
+    convert(model, r=1.0, layers=["linear", "conv", "rnn", "chain.0"])
+    for name, (_, arguments) in layers.items():
+        torch.testing.assert_close(model[name](**arguments), plain[name](**arguments))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'h0'"):
+        model["rnn"](layers["rnn"][1]["input"], h0=None)
+
+
 @each_full
 @pytest.mark.parametrize("late", [False, True], ids=["before the first pass", "after it"])
 def test_pruned_and_reparametrised_layers(late, install):

@@ -208,7 +208,9 @@ def test_settings_that_make_no_tagger_are_refused(choices, says):
         ({"batch_size": 0}, "task.batch_size must be a whole number of at least 1, got 0"),
         ({"bucket": 1.5}, "task.bucket must be a whole number of at least 1, got 1.5"),
         ({"tags": "pos"}, "task.tags must be one of xpos, upos, got 'pos'"),
-        ({"features": ["prefixes"]}, "task.features may list capitals, suffixes, got prefixes"),
+        ({"bucket": 2**63 - 1}, "task.bucket must be a whole number of at most 2147483647, got 92"),
+        ({"features": ["prefixes"]}, "task.features may list capitals, suffixes, got 'prefixes'"),
+        ({"features": [1]}, "task.features may list capitals, suffixes, got 1"),
         ({"sample": "small"}, "task.sample must be one of full, tiny"),
     ],
 )

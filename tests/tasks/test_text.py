@@ -88,6 +88,11 @@ def test_reading_writes_nothing_and_leaves_tls_checks_on(odd):
     assert list(odd.parent.iterdir()) == [odd]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path):
+    (tmp_path / "v.txt").write_bytes("\ufeffthe 1 2\ncat 3 4\n".encode())
+    assert WordVectors(tmp_path / "v.txt").itos == ["the", "cat"]
+
+
 def test_a_vocabulary_puts_frequent_words_first_and_unknown_ones_at_zero():
     words = vocabulary([["a", "cat"], ["a", "dog", "cat", "a"]])
     assert words.itos == [UNKNOWN, "a", "cat", "dog"]
@@ -107,7 +112,8 @@ def test_full_vectors_come_before_reduced_ones_and_none_are_missed_loudly(tmp_pa
     with pytest.raises(FileNotFoundError, match="no word vectors .* put glove"):
         find_vectors(tmp_path)
     folder.mkdir()
-    for name in ("glove.6B.100d.reduced.txt.gz", "README.md", "glove.6B.100d.txt"):
+    (folder / "a folder.txt").mkdir()
+    for name in ("LICENSE.txt", "glove.6B.100d.reduced.txt.gz", "README.md", "glove.6B.100d.txt"):
         (folder / name).touch()
     assert find_vectors(tmp_path).name == "glove.6B.100d.txt"
 

@@ -3,11 +3,9 @@
 Letters: B batch, C transitions.
 """
 
-import math
-
 from torch import Tensor, nn
 
-from ..limits import check_choice, check_counts, check_shares
+from ..limits import check_choice, check_counts, check_scales, check_shares
 from ..sparse import Cube, cross_entropy, look_up
 
 ACTIVATIONS = {"relu": nn.ReLU, "cube": Cube}
@@ -27,8 +25,7 @@ class Parser(nn.Module):
         check_counts("model", embedding=embedding, hidden=hidden, layers=layers)
         check_choice("model.activation", activation, ACTIVATIONS)
         check_shares("model", dropout=dropout)
-        if not 0 <= init < math.inf:
-            raise ValueError(f"model.init must be finite and at least 0, got {init}")
+        check_scales("model", init=init)
         self.name = name
         self.embedding = nn.Embedding(words + tags + labels + 1, embedding)
         nn.init.uniform_(self.embedding.weight, -init, init)

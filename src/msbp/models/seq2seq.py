@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from ..limits import check_choice, check_counts, check_shares
+from ..limits import check_choice, check_counts, check_scales, check_shares
 from ..sparse import cross_entropy
 from .attention import KINDS, Attention, Source
 
@@ -55,6 +55,7 @@ class Seq2Seq(nn.Module):
         check_shares(
             "model", dropout=dropout, embedding_dropout=embedding_dropout, label_smoothing=label_smoothing
         )
+        check_scales("model", init=init)
         self.name, self.directions, self.label_smoothing = name, directions, label_smoothing
         self.source_embedding = nn.Embedding(source_words, embedding, padding_idx=PADDING)
         self.target_embedding = nn.Embedding(target_words, embedding, padding_idx=PADDING)

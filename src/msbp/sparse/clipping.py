@@ -23,6 +23,8 @@ def clip_grad_norm_(
 
     As torch.nn.utils.clip_grad_norm_; for the 2-norm, factored gradients are measured and scaled as factors.
     """
+    if not max_norm > 0:
+        raise ValueError(f"max_norm must be positive, got {max_norm}")
     if float(norm_type) != 2:
         return nn.utils.clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
     found: list[tuple[Tensor, Any]] = [(p, gradient_of(p)) for p in _listed(parameters)]

@@ -58,27 +58,27 @@ class Converted(nn.Module):
             "not converted and script that, or use torch.jit.trace"
         )
 
-    def _instead(self, x: Any, *others: Any) -> Any:
+    def _instead(self, x: Any, *others: Any, **named: Any) -> Any:
         """What one of these tools gets for the output."""
         if isinstance(x, fx.Proxy) and x.tracer.root is not self:  # type: ignore[attr-defined]
             path: Any = x.tracer.path_of_module(self)  # type: ignore[attr-defined]
-            return x.tracer.create_proxy("call_module", path, (x, *others), {})
+            return x.tracer.create_proxy("call_module", path, (x, *others), named)
         if transforming() is not None and torch.is_grad_enabled():
             raise RuntimeError(
                 f"torch.func takes no gradients of a {type(self).__name__}, whose backward pass is its own: "
                 "use backward() or torch.autograd.grad, and put torch.no_grad() around a vmap"
             )
-        return self.plain.forward(self, x, *others)
+        return self.plain.forward(self, x, *others, **named)
 
 
 def eager_forward(forward: Callable) -> Any:
     """The same for the forward pass of a Converted."""
 
     @functools.wraps(forward)
-    def run(self: Any, x: Any, *others: Any) -> Any:
+    def run(self: Any, input: Any, *others: Any, **named: Any) -> Any:  # named as torch's layers have it
         looked_into = jit_tracing() is not None or transforming() is not None
-        if looked_into or (type(x) is not Tensor and isinstance(x, fx.Proxy)):
-            return self._instead(x, *others)
-        return forward(self, x, *others)
+        if looked_into or (type(input) is not Tensor and isinstance(input, fx.Proxy)):
+            return self._instead(input, *others, **named)
+        return forward(self, input, *others, **named)
 
     return eager(run)

@@ -80,7 +80,9 @@ class FusedLSTM(Converted, nn.LSTM):
         if torch.is_autocast_enabled(x.device.type):
             # the selection and the memory need the parameters' precision, so the layers step out of autocast
             with torch.autocast(x.device.type, enabled=False):
-                return self._layers(x.to(cast(Tensor, self.weight_ih_l0).dtype), sizes, hx)
+                dtype = cast(Tensor, self.weight_ih_l0).dtype
+                first = None if hx is None else (hx[0].to(dtype), hx[1].to(dtype))
+                return self._layers(x.to(dtype), sizes, first)
         per_layer = 2 if self.bidirectional else 1
         steps, ends = time_steps(sizes), []
         for first in range(0, self.num_layers * per_layer, per_layer):

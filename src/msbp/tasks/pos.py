@@ -56,7 +56,9 @@ class Tagging:
         check_choice("task.sample", self.sample, SAMPLES)
         check_choice("task.tags", self.tags, TAGS)
         if unknown := [feature for feature in self.features if feature not in FEATURES]:
-            raise ValueError(f"task.features may list {', '.join(FEATURES)}, got {', '.join(unknown)}")
+            raise ValueError(
+                f"task.features may list {', '.join(FEATURES)}, got {', '.join(map(repr, unknown))}"
+            )
 
     def splits(self, seed: int) -> Splits:
         sentences = self.read()

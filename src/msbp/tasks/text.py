@@ -7,6 +7,7 @@ check of TLS certificates for the whole process; so WordVectors reads the file i
 
 import gzip
 import zlib
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain, islice
@@ -61,8 +62,9 @@ class WordVectors(Vectors):
         return f"{len(self.stoi)}{of} words have a vector, {self.skipped} lines of vectors left out"
 
     def _rows(self, file: Iterable[bytes]) -> Iterable[tuple[str, np.ndarray]]:
-        for line in file:
+        for number, line in enumerate(file):
             try:
+                line = line if number else line.removeprefix(BOM_UTF8)
                 word, *numbers = line.rstrip(b"\r\n").decode().rsplit(" ", self.dim)
                 if len(numbers) < self.dim:
                     raise ValueError
@@ -102,8 +104,11 @@ def vocabulary(
 
 
 def find_vectors(data: str | Path, name: str = "glove_6b_100d") -> Path:
-    """The file of vectors in a folder of the data; a full one comes before a reduced one."""
-    files = sorted(Path(data, name).glob("*.txt*"), key=lambda file: ("reduced" in file.name, file.name))
+    """The file of vectors in a folder of the data: GloVe's before others, a full one before a reduced one."""
+    files = sorted(
+        (file for file in Path(data, name).glob("*.txt*") if file.is_file()),
+        key=lambda file: ("glove" not in file.name.lower(), "reduced" in file.name, file.name),
+    )
     if not files:
         raise FileNotFoundError(
             f"no word vectors (*.txt or *.txt.gz) in {Path(data, name)}: put glove.6B.100d.txt there, point "
