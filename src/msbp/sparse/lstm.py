@@ -81,8 +81,8 @@ class FusedLSTM(Converted, nn.LSTM):
             # the selection and the memory need the parameters' precision, so the layers step out of autocast
             with torch.autocast(x.device.type, enabled=False):
                 dtype = cast(Tensor, self.weight_ih_l0).dtype
-                first = None if hx is None else (hx[0].to(dtype), hx[1].to(dtype))
-                return self._layers(x.to(dtype), sizes, first)
+                start = None if hx is None else (hx[0].to(dtype), hx[1].to(dtype))
+                return self._layers(x.to(dtype), sizes, start)
         per_layer = 2 if self.bidirectional else 1
         steps, ends = time_steps(sizes), []
         for first in range(0, self.num_layers * per_layer, per_layer):
