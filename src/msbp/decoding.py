@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 
 TIMES, MORE = 2, 10  # a translation has at most 2 * S + 10 words, S those of its source
+WIDEST = 1000  # the width that a search may have
+STEEPEST = 5  # the alpha that it may have: float32 holds any length ** 5
 
 
 class Model(Protocol):
@@ -54,7 +56,7 @@ class BeamSearch:
             scores, parents, words = self._candidates(beams, logp, last)
             ends = words == self.end
             # only what greedy search could take may end: so a beam of 1 is greedy
-            ended = scores.masked_fill(~ends, -math.inf)[:, : self.width] / length**self.alpha
+            ended = scores.masked_fill(~ends, -math.inf)[:, : self.width] / float(length) ** self.alpha
             found.add(beams, ended, parents)
             goes_on = ends.byte().argsort(dim=1, stable=True)[:, : self.width]  # what ends comes last
             scores = scores.masked_fill(ends, -math.inf).gather(1, goes_on)
@@ -86,8 +88,8 @@ class BeamSearch:
     def _settled(self, found: Found, sentences: Tensor, best: Tensor, length: int) -> Tensor:
         """Which sentences (B) need no further step; best (B): the highest scores of what goes on."""
         score, full = found.score[sentences], found.count[sentences] >= self.width
-        attainable = best / (found.limit[sentences] + 1) ** self.alpha  # no step adds to a score
-        return (score >= attainable) | full & (score >= best / length**self.alpha)
+        attainable = best / (found.limit[sentences] + 1.0) ** self.alpha  # no step adds to a score
+        return (score >= attainable) | full & (score >= best / float(length) ** self.alpha)
 
 
 @dataclass

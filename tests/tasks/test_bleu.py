@@ -2,7 +2,7 @@
 
 import pytest
 
-from msbp.tasks.bleu import Bleu
+from msbp.tasks.bleu import TOKENIZERS, Bleu
 from msbp.tasks.tokens import TOKENS
 from msbp.tasks.vocabulary import EOS, PAD, SPECIAL, UNK, Words, count_words
 
@@ -49,7 +49,13 @@ def test_any_of_several_references_will_do():
     assert score.value == pytest.approx(100) and "nrefs:2" in score.signature
 
 
-@pytest.mark.parametrize("wrong", [{"score": "bleu"}, {"tokenizer": "14a"}])
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+def test_every_tokenizer_that_is_let_in_scores(tokenizer):
+    found = [line.split() for line in REFERENCE]
+    assert Bleu(tokenizer=tokenizer)(found, [REFERENCE], TOKENS["spaces"]).value == pytest.approx(100)
+
+
+@pytest.mark.parametrize("wrong", [{"score": "bleu"}, {"tokenizer": "14a"}, {"tokenizer": "spm"}], ids=str)
 def test_unknown_rules_are_refused_by_key(wrong):
     with pytest.raises(ValueError, match=rf"task\.bleu\.{next(iter(wrong))} must be one of"):
         Bleu(**wrong)

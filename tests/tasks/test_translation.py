@@ -79,6 +79,22 @@ def test_pairs_that_cannot_be_learnt_from_are_left_out_and_counted():
         Translation("made", Given(train=(["a b"], ["c d"])), 2, longest=1).splits(0)
 
 
+@pytest.mark.parametrize("split", ["dev", "test"])
+@pytest.mark.parametrize("blank", [(["b", ""], ["", "b"]), ([], []), ([""], ["b"]), (["b"], [""])])
+def test_a_split_that_cannot_be_scored_is_refused_before_training(split, blank):
+    texts = {"train": TRAIN, "dev": TEST, "test": TEST, split: blank}
+    with pytest.raises(ValueError, match=f"no {split} pair of {len(blank[0])} has words on both sides"):
+        Translation("made", Given(**texts), 2).splits(0)
+
+
+@pytest.mark.parametrize("alpha", [0, 5, 5.0])
+def test_any_alpha_that_is_allowed_scores(alpha):
+    made = task(alpha=alpha)
+    splits = made.splits(0)
+    with torch.no_grad():
+        assert made.score(Copier(splits.train.known.numbers["zwei"]), splits.test).texts[0] == "zwei zwei"
+
+
 def test_a_batch_gives_the_beginning_and_wants_the_end():
     splits = task().splits(0)
     known = splits.train.known
@@ -162,7 +178,8 @@ def test_lines_are_translated_in_their_order_by_the_words_of_the_run():
 @pytest.mark.parametrize(
     ("key", "value"),
     [("beam", 0), ("dev_beam", True), ("source_words", 3), ("tokens", "bpe"), ("lower", "target"),
-     ("alpha", -1), ("alpha", math.nan), ("alpha", math.inf), ("sample", "half")],
+     ("alpha", -1), ("alpha", math.nan), ("alpha", math.inf), ("alpha", 1000), ("alpha", 1e308),
+     ("alpha", "x"), ("beam", 1001), ("dev_beam", 2**63 - 1), ("sample", "half")],
 )  # fmt: skip
 def test_settings_out_of_range_are_refused_by_name(key, value):
     with pytest.raises(ValueError, match=f"task.{key} must be"):

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from sacrebleu.metrics import BLEU
 
+from ..limits import check_choice
 from .base import Score
 from .tokens import Tokens
 
 VIEWS = ("tokenised", "detokenised")
+TOKENIZERS = ("13a", "zh", "intl", "char", "none")  # sacreBLEU's others need packages or a download
 Lines = Sequence[str]
 
 
@@ -25,11 +27,8 @@ class Bleu:
     tokenizer: str = "13a"
 
     def __post_init__(self) -> None:
-        if self.score not in VIEWS:
-            raise ValueError(f"task.bleu.score must be one of {', '.join(VIEWS)}, got {self.score!r}")
-        if self.tokenizer not in BLEU.TOKENIZERS:
-            known = ", ".join(BLEU.TOKENIZERS)
-            raise ValueError(f"task.bleu.tokenizer must be one of {known}, got {self.tokenizer!r}")
+        check_choice("task.bleu.score", self.score, VIEWS)
+        check_choice("task.bleu.tokenizer", self.tokenizer, TOKENIZERS)
 
     def __call__(
         self, translations: Sequence[Sequence[str]], references: Sequence[Lines], tokens: Tokens

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
@@ -10,7 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ..decoding import BeamSearch
+from ..decoding import STEEPEST, WIDEST, BeamSearch
+from ..kinds import fits
 from ..limits import check_choice, check_counts
 from .base import SAMPLES, Batch, Score, Splits
 from .bitexts import Bitext
@@ -66,9 +66,13 @@ class Translation:
                 raise ValueError(f"task.{key} must be a whole number of at least 10, or null, got {value!r}")
         for key, known in (("sample", SAMPLES), ("tokens", TOKENS), ("lower", LOWER)):
             check_choice(f"task.{key}", getattr(self, key), known)
-        if not 0 <= self.alpha < math.inf:
+        for key in ("beam", "dev_beam"):
+            if getattr(self, key) > WIDEST:
+                raise ValueError(f"task.{key} must be at most {WIDEST}, got {getattr(self, key)}")
+        if not (fits(self.alpha, float) and 0 <= self.alpha <= STEEPEST):
             raise ValueError(
-                f"task.alpha must be at least 0 and finite, got {self.alpha}; 0 does not look at the length"
+                f"task.alpha must be a number in [0, {STEEPEST}], got {self.alpha!r}; 0 does not look at the "
+                "length"
             )
 
     def splits(self, seed: int) -> Splits:
@@ -78,6 +82,12 @@ class Translation:
         source = count_words(map(self.source, lines), self.source_words, self.min_count)
         target = count_words(map(self.target, translations), self.target_words, self.min_count)
         made = {split: self.pairs(text, source, target, split) for split, text in texts.items()}
+        for split, part in made.items():
+            if not len(part.complete):
+                raise ValueError(
+                    f"no {split} pair of {len(part)} has words on both sides: there is nothing to score, and "
+                    "the files are not what they should be"
+                )
         notes = [
             f"{split}: {len(part)} pairs, {len(part.source.words)} words ({part.source.unknown()} unknown) "
             f"to {len(part.target.words)} ({part.target.unknown()} unknown)"
@@ -160,6 +170,8 @@ class Translation:
         device = next(model.parameters()).device
         found: list[list[int]] = [[] for _ in range(len(side))]
         filled = side.lengths.nonzero().flatten()
+        if not len(filled):
+            return found
         longest_first = filled[side.lengths[filled].argsort(descending=True, stable=True)]
         for chosen in longest_first.split(self.batch_size):
             lengths = side.lengths[chosen].to(device)
