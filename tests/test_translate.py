@@ -1,6 +1,11 @@
 """python -m src.translate: from what a run leaves to a file of translations, line by line."""
 
+import shutil
+from pathlib import Path
+
 import pytest
+import torch
+from omegaconf import OmegaConf
 
 from msbp.launch import compose
 from src.train import train
@@ -54,13 +59,122 @@ def test_translations_that_are_all_empty_are_said_to_be(run, translated, capsys,
 
 
 def test_what_is_no_translator_is_refused(run, translated, tmp_path):
-    for name in ("config.yaml", "weights.pt"):
-        (tmp_path / name).write_bytes((run / name).read_bytes())
-    with pytest.raises(ValueError, match="has no vocabularies"):
-        translated(tmp_path, b"a\n")
-    with pytest.raises(
-        FileNotFoundError, match=r"there is no .*nowhere; checkpoint= takes the folder of a run"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"there is no .*nowhere: name the folder of a whole run"):
         translated(tmp_path / "nowhere", b"a\n")
     with pytest.raises(ValueError, match=r"task\.beam must be a whole number"):
         translated(run, b"a\n", "beam=0")
+
+
+def flip(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1 :]
+
+
+def half(content: bytes) -> bytes:
+    return content[: len(content) // 2]
+
+
+def saved(path: Path, change) -> None:
+    torch.save(change(torch.load(path)), path)
+
+
+WORDS = "source.words.txt", "target.words.txt"
+ALL = "config.yaml", "weights.pt", *WORDS, "checkpoint.pt"
+DAMAGES = {
+    "absent": (ALL[:-1], Path.unlink),
+    "empty": (ALL, lambda file: file.write_bytes(b"")),
+    "text": (ALL, lambda file: file.write_text("hello")),
+    "a line": (ALL, lambda file: file.write_text("hello\n")),
+    "cut": (ALL, lambda file: file.write_bytes(half(file.read_bytes()))),
+    "cut between lines": (WORDS, lambda file: file.write_bytes(file.read_bytes().rpartition(b"\n")[0][:-9])),
+    "a byte flipped": (ALL, lambda file: file.write_bytes(flip(file.read_bytes()))),
+    "a list": (("config.yaml",), lambda file: file.write_text("[1]\n")),
+    "no YAML": (("config.yaml",), lambda file: file.write_text("a: [\n")),
+    "cut within the task": (
+        ("config.yaml",),
+        lambda file: file.write_text(file.read_text().partition("  alpha")[0]),
+    ),
+    "another task": (
+        ("config.yaml",),
+        lambda file: file.write_text("task: {_target_: pathlib.PurePath}\nmodel:\nmethod:\n"),
+    ),
+    "a setting out of range": (
+        ("config.yaml",),
+        lambda file: file.write_text(file.read_text().replace("alpha: 1.0", "alpha: x")),
+    ),
+    "a word more": (WORDS, lambda file: file.write_bytes(file.read_bytes() + b"zebra\n")),
+    "CRLF": (WORDS, lambda file: file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))),
+    "no line feed at the end": (WORDS, lambda file: file.write_bytes(file.read_bytes()[:-1])),
+    "other content": (("weights.pt", "checkpoint.pt"), lambda file: saved(file, lambda state: [1])),
+    "other weights": (("weights.pt",), lambda file: saved(file, lambda state: {"a": torch.ones(1)})),
+    "the format alone": (("checkpoint.pt",), lambda file: saved(file, lambda state: {"format": 1})),
+    "no words": (("checkpoint.pt",), lambda file: saved(file, lambda state: state | {"keep": [1]})),
+    "words of numbers": (
+        ("checkpoint.pt",),
+        lambda file: saved(file, lambda state: state | {"keep": {key: [1] for key in WORDS}}),
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def settings(run):
+    return compose([f"checkpoint={run}"], config="translate")
+
+
+@pytest.fixture
+def copied(run, settings, tmp_path):
+    """A copy of the run, to be damaged, and what translates a line with the run."""
+    shutil.copytree(run, tmp_path / "copy")
+    (tmp_path / "in.txt").write_text("a\n")
+    places = {"input": f"{tmp_path}/in.txt", "output": f"{tmp_path}/out.txt"}
+
+    def call(**changes):
+        translate(OmegaConf.merge(settings, places | changes))
+
+    return tmp_path / "copy", call
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_of_a_damaged_run_the_file_and_the_remedy_are_told_and_nothing_is_written(copied, name):
+    (folder, call), (files, damage) = copied, DAMAGES[name]
+    for file in (folder / name for name in files):
+        content = file.read_bytes()
+        damage(file)
+        with pytest.raises(ValueError, match=f"{file}.*: name the folder of a whole run") as refusal:
+            call(checkpoint=str(file if file.name == "checkpoint.pt" else folder))
+        assert "\n" not in str(refusal.value) and len(str(refusal.value)) < 800
+        assert not (folder.parent / "out.txt").exists()
+        file.write_bytes(content)
+
+
+@pytest.mark.parametrize("changes", [{"alpha": "x"}, {"alpha": float("nan")}, {"alpha": True}, {"alpha": 6},
+                                     {"beam": 2**63 - 1}, {"beam": "x"}], ids=str)  # fmt: skip
+def test_changes_of_the_search_are_refused_by_name(copied, changes):
+    with pytest.raises(ValueError, match=rf"task\.{next(iter(changes))} must be"):
+        copied[1](**changes)
+
+
+def test_the_steepest_alpha_and_blank_lines_are_translated(run, translated):
+    assert len(translated(run, b"a\n", "alpha=5")) == 1
+    assert translated(run, b"\n \n\n") == ["", "", ""]
+
+
+def test_a_place_that_cannot_take_the_output_is_refused_before_any_work(copied, monkeypatch):
+    folder, call = copied
+    monkeypatch.setattr("src.translate.load", lambda path: pytest.fail("it began to work"))
+    link = folder / "link"
+    link.symlink_to(folder.parent / "in.txt")
+    refusals = {
+        "": "output= must name a file, got ''",
+        str(folder): "is a folder or a device",
+        "/dev/null": "is a folder or a device",
+        f"{folder}/no/out.txt": "there is no folder .*no for output=",
+        f"{folder.parent}/in.txt": "output= and input= are one file",
+        str(link): "output= and input= are one file",
+    }
+    for output, told in refusals.items():
+        with pytest.raises((ValueError, FileNotFoundError), match=told):
+            call(output=output)
+    with pytest.raises(ValueError, match="output= and checkpoint= are one file"):
+        call(output=f"{folder}/weights.pt", checkpoint=f"{folder}/weights.pt")
+    assert (folder.parent / "in.txt").read_text() == "a\n"

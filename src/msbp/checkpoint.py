@@ -125,19 +125,24 @@ def put(content: Mapping[str, Any], path: Path) -> None:
 def read(path: Path, remedy: str = "name a whole one") -> dict[str, Any]:
     """The content of a checkpoint file, read without running any code in it; ValueError if it is none."""
     with whole(path, remedy):
-        with zipfile.ZipFile(path) as parts:  # torch itself does not look at the sums
-            broken = parts.testzip()
-        if broken:
-            raise ValueError(f"its part {broken} is altered")
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = unpacked(path)
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         raise ValueError(f"{path} is not a checkpoint of this program, format {FORMAT}: {remedy}")
     return state
 
 
+def unpacked(path: Path) -> Any:
+    """What `put` wrote to path, read without running any code in it; any error if that is damaged."""
+    with zipfile.ZipFile(path) as parts:  # torch itself does not look at the sums
+        broken = parts.testzip()
+    if broken:
+        raise ValueError(f"its part {broken} is altered")
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
 @contextmanager
-def whole(path: Path | None, remedy: str) -> Iterator[None]:
-    """What fails within the block is the fault of the checkpoint in path: ValueError says so, and the remedy.
+def whole(path: Path | None, remedy: str, what: str = "checkpoint") -> Iterator[None]:
+    """What fails within the block is the fault of what lies in path: ValueError says so, and the remedy.
 
     A cut or foreign file, or one with other fields, fails in many ways inside torch, pickle and zipfile.
     """
@@ -148,7 +153,7 @@ def whole(path: Path | None, remedy: str) -> Iterator[None]:
     except Exception as error:
         reason = str(error).partition("\n")[0]
         reason = f"no {reason}" if isinstance(error, KeyError) else reason
-        raise ValueError(f"{path} is no whole checkpoint ({reason}): {remedy}") from error
+        raise ValueError(f"{path} is no whole {what} ({reason}): {remedy}") from error
 
 
 def drop_finished(path: Path, epochs: int) -> None:

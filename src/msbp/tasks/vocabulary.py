@@ -23,6 +23,8 @@ class Words:
     def __post_init__(self) -> None:
         if tuple(self.words[: len(SPECIAL)]) != SPECIAL:
             raise ValueError(f"a vocabulary begins with {', '.join(SPECIAL)}, got {list(self.words[:4])}")
+        if " ".join(self.words).split() != list(self.words):
+            raise ValueError("a word of a vocabulary is empty or has spaces in it, as no word of a text has")
 
     def __len__(self) -> int:
         return len(self.words)
