@@ -1,7 +1,11 @@
-import pytest
+import json
 
-from msbp.analysis.formats import markdown
-from msbp.analysis.other import other
+import pytest
+from hydra.errors import HydraException
+
+from msbp.analysis.formats import markdown, renderings
+from msbp.analysis.other import listed, other
+from msbp.analysis.rows import by_layer
 
 SHARED = {"task": {"name": "mnist", "sample": "tiny"}, "trainer": {"epochs": 2}}
 
@@ -52,3 +56,43 @@ def test_without_a_baseline_nothing_is_compared(trial, runs_of):
 def test_what_a_table_uses_is_not_told_twice(trial, runs_of):
     runs = runs_of([trial("baseline")])
     assert other(runs, other(runs, [])) == []
+
+
+ODD = (None, 5, -1.5, True, "", "x", [], [1], [[]], {}, {"a": 1}, {"a": {}}, {"a": {"entries": "x"}}, ...)
+BLEU = {"metric": "bleu", "metric_signature": "bleu tok|x; detok|y", "best_epoch": 1}
+
+
+def odd_records(record):
+    """The record with one field at a time lacking or of an odd value, each with a seed of its own."""
+    odd = [record | {key: value} for key in record if key != "seed" for value in ODD]
+    odd += [record | {"history": [{"epoch": 1, "test_bleu_detok": value}]} for value in ODD]
+    odd += [record | {"config": record["config"] | {"paths": value}} for value in ODD]
+    lacking = [{key: value for key, value in run.items() if value is not ...} for run in odd]
+    return [
+        json.loads(json.dumps(run | {"seed": i}, default=lambda _: None)) for i, run in enumerate(lacking)
+    ]
+
+
+def nothing_composed(words):
+    raise HydraException(str(words))
+
+
+def test_whatever_a_field_of_a_record_holds_the_record_is_shown_or_left_out(trial, runs_of):
+    records = odd_records(trial("baseline") | BLEU)
+    runs = runs_of(records)
+    shown = list(runs.records.values())
+    assert len(shown) + len(runs.damaged) == len(records)
+    for field in (
+        "metric_signature",
+        "history",
+        "dropped_fraction",
+        "dropped_fraction.*.entries",
+        "config.paths",
+    ):
+        assert any(field in told for told in runs.damaged)
+    assert {"hidden", "sample", "resumed"} <= {
+        key for key in ("hidden", "sample", "resumed") if any(key not in run for run in shown)
+    }
+    (made,) = other(runs, [])
+    assert all(renderings(made).values()) and by_layer(shown) == ""
+    assert all("seed" in told for told in listed(shown, nothing_composed))

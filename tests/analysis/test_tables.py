@@ -97,3 +97,10 @@ def test_a_rows_signature_is_that_of_a_run_with_its_overrides(overrides):
 def test_a_key_that_does_not_exist_is_refused_as_a_run_would():
     with pytest.raises(OmegaConfBaseException, match="gama"):
         settings_from(Path(CONF), compose)(("task=mnist", "method=msbp", "method.gama=0.5"))
+
+
+def test_a_ratio_to_no_time_is_a_dash(record_of, runs_of, settle):
+    nothing = {"bp_s": 0.0, "update_s": 0.0, "total_s": 0.0}
+    table = fill(CONFIG, runs_of([record_of(BASE), record_of(MSBP, **nothing)]), settle)
+    assert rows(markdown(sheet(table)))[1][1:3] == ["0.000 (–)", "0.000 (–)"]
+    assert row_tables.of(table).numbers[1]["bp_ratio"] is None

@@ -59,7 +59,7 @@ class Evidence:
         return self.summary[column].sd if column in self.summary else None
 
     def against(self, baseline: "Evidence", column: str) -> float | None:
-        """The speed-up of a time or the difference of a score; None where either side is missing."""
+        """The speed-up of a time or the difference of a score; None where there is none."""
         if column not in self.summary or column not in baseline.summary:
             return None
         compare = speedup if column in SECONDS else delta

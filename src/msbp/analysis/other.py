@@ -91,14 +91,15 @@ def _line(row: list[Record], ours: Evidence, alike: list[dict]) -> Line:
         ours.remarks["n"].append("not run yet")
         return Line(BASELINE, BASELINE, None, "", ours, Evidence())
     run = row[0]
-    setting = Setting(run["signature"], run["r"], run["gamma"], run["hidden"])
+    setting = Setting(run["signature"], run["r"], run["gamma"], run.get("hidden"))
     return Line(_label(run, alike), run["method"], setting, "", ours, Evidence())
 
 
 def _title(run: Record) -> str:
     sample = " on its tiny made-up sample" if run.get("sample") == "tiny" else ""
     epochs = len(run["history"])
-    return f"{run['task']}{sample} (h={run['hidden']}, {epochs} epoch{'s' * (epochs != 1)})"
+    width = "" if run.get("hidden") is None else f"h={run['hidden']}, "
+    return f"{run['task']}{sample} ({width}{epochs} epoch{'s' * (epochs != 1)})"
 
 
 def _label(run: Record, alike: list[dict]) -> str:

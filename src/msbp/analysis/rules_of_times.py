@@ -63,7 +63,7 @@ def proportional(config: Config, evidence: Evidence) -> list[Check]:
     command = next(iter(lacks(config, evidence.sources)), "python -m src.bench case=mnist sweep=k")
     checks = []
     for name in ("sbp", "msbp"):
-        line = [p for p in timed(result, name) if p.x <= config["largest"]] if result else []
+        line = [p for p in timed(result, name) if 0 < p.x <= config["largest"] and p.y > 0] if result else []
         if len(line) < 3:
             checks.append(Check(name.upper(), Outcome.OPEN, command=command))
             continue
@@ -82,7 +82,7 @@ def _benchmarked(result: Result, limit: float) -> list[Check]:
     checks = []
     for column, label in BENCHMARKED.items() if rows.keys() >= {"sbp", "msbp"} else ():
         sbp, msbp = rows["sbp"][column], rows["msbp"][column]
-        if sbp is None or msbp is None:
+        if not sbp or msbp is None:
             continue
         name, more = f"benchmark {name_of(result)}: {label}", msbp / sbp - 1
         outcome = Outcome.HOLDS if more <= limit else Outcome.FAILS
@@ -92,7 +92,7 @@ def _benchmarked(result: Result, limit: float) -> list[Check]:
 
 
 def _seconds(line: Line, column: str) -> list[float]:
-    return [SECONDS[column](run) for run in line.ours.timed]
+    return [seconds for run in line.ours.timed if (seconds := SECONDS[column](run)) > 0]
 
 
 def _refused(block: Block) -> str:

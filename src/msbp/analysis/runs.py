@@ -5,8 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from ..record import NAME, parse
+from .readable import check
 
 Record = dict[str, Any]
+# What a record may lack, but has as these where it has it.
+OPTIONAL: dict[str, Any] = {
+    "metric_signature": str | None, "dropped_fraction": dict, "dropped_fraction.*.entries": float,
+    "dropped_fraction.*.squared_norm": float, "config.paths": dict,
+}  # fmt: skip
 
 
 @dataclass
@@ -21,6 +27,7 @@ class Runs:
         """Take the record in text; of two with one signature and seed the newer counts."""
         try:
             record = parse(text)
+            _check_optional(record)
         except ValueError as error:
             self.damaged.append(f"{source}: {error}")
             return
@@ -48,10 +55,18 @@ def own_runs(outputs: Path) -> Runs:
     return runs
 
 
+def _check_optional(record: Record) -> None:
+    lacking: Record = {"metric_signature": None, "dropped_fraction": {}}
+    config = {"paths": {}} | record["config"]
+    check(lacking | record | {"config": config}, OPTIONAL, "record")
+    for row in record["history"]:
+        check(row, {"*": float | None}, "row of history")
+
+
 def published_runs(path: Path) -> Runs:
     """The records that the project publishes, one JSON a line."""
     runs = Runs()
-    lines = path.read_text(encoding="utf-8").split("\n") if path.exists() else []
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []
     for number, line in enumerate(lines, 1):
         if line.strip():
             runs.add(f"{path} line {number}", line)

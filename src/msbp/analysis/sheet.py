@@ -81,7 +81,8 @@ def _cell(evidence: Evidence, baseline: Evidence, column: str, seconds: Callable
         return ""
     summary, compared = evidence.summary[column], evidence.against(baseline, column)
     if column in SECONDS:
-        return seconds(summary.mean) + ("" if compared is None else f" ({compared:.2f}×)")
+        ratio = EMPTY if compared is None else f"{compared:.2f}×"
+        return seconds(summary.mean) + (f" ({ratio})" if column in baseline.summary else "")
     if column in SHARES:
         return f"{summary.mean:.1f}"
     # + 0.0: a rounded -0.001 is 0.00, without a sign.

@@ -45,9 +45,9 @@ def summarize(values: Values) -> Summary:
     return Summary(float(runs.mean()), float(runs.std(ddof=1)) if runs.size > 1 else None, runs.size)
 
 
-def speedup(baseline: Summary, other: Summary) -> float:
-    """How many times less time than the baseline; below 1 is slower."""
-    return baseline.mean / other.mean
+def speedup(baseline: Summary, other: Summary) -> float | None:
+    """How many times less time than the baseline; below 1 is slower. None of no time at all."""
+    return baseline.mean / other.mean if other.mean else None
 
 
 def delta(baseline: Summary, other: Summary) -> float:
