@@ -3,10 +3,11 @@
 import json
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from msbp.analysis.benchmark_tables import table
-from msbp.analysis.benchmarks import remarks, write
+from msbp.analysis.benchmarks import remarks, settings, write
 from msbp.bench.case import measure
 from msbp.bench.progress import Voice
 from msbp.launch import CONF, folder, start
@@ -16,10 +17,12 @@ from msbp.launch import CONF, folder, start
 def main(cfg: DictConfig) -> None:
     voice = Voice()
     place = folder("paths.outputs", cfg.paths.outputs) / "bench"
-    result = measure(cfg, voice)
+    result = measure(cfg, voice) | {"settings": settings(HydraConfig.get().overrides.task)}
     written = write(place, result)
     print(json.dumps(result, ensure_ascii=False) if cfg.format == "json" else table(result))
-    for line in (*remarks(result), f"written: {', '.join(map(str, written))}"):
+    left = f"written: {', '.join(map(str, written))}"
+    kept = f"not written: {place} has this benchmark without {result['settings']}, which stays"
+    for line in (*remarks(result), left if written else kept):
         voice.say(line)
 
 

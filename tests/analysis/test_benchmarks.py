@@ -8,8 +8,22 @@ import sys
 
 import pytest
 
+from msbp.analysis import sources
 from msbp.analysis.benchmark_tables import digits, markdown, ratios, summary, table
-from msbp.analysis.benchmarks import comma_separated, command, name, publish, read, remarks, write
+from msbp.analysis.benchmarks import (
+    comma_separated,
+    command,
+    name,
+    own,
+    publish,
+    read,
+    remarks,
+    settings,
+    write,
+)
+from msbp.analysis.runs import Runs
+from msbp.analysis.sources import Sources
+from msbp.analysis.wanted import measurements
 
 
 def row(label, bp, update=1.0, forward=2.0, **more):
@@ -66,7 +80,7 @@ def test_the_csv_of_a_sweep_has_a_line_for_every_row_of_every_point():
 
 def test_publishing_replaces_what_has_the_same_name_and_keeps_the_rest(tmp_path):
     published = tmp_path / "published/bench.json"
-    assert read(published) == []
+    assert read(published, []) == []
     with pytest.raises(ValueError, match="no results in"):
         publish(tmp_path / "bench", published)
     write(tmp_path / "bench", result(commit="a" * 10))
@@ -75,8 +89,9 @@ def test_publishing_replaces_what_has_the_same_name_and_keeps_the_rest(tmp_path)
     write(tmp_path / "bench", result(commit="b" * 10))
     (tmp_path / "bench/mnist-by-k.json").unlink()
     publish(tmp_path / "bench", published)
-    assert [name(each) for each in read(published)] == ["mnist", "mnist-by-k"]
-    assert read(published)[0]["commit"] == "b" * 10
+    kept = read(published, [])
+    assert [name(each) for each in kept] == ["mnist", "mnist-by-k"]
+    assert kept[0]["commit"] == "b" * 10
 
 
 def test_the_terminal_shows_every_row_and_the_place():
@@ -132,3 +147,61 @@ def test_a_summary_has_a_line_for_each_case():
     assert [line.split("|")[1].strip() for line in lines[2:4]] == ["mnist", "extreme"]
     assert "| 0.200 | 1.20 | 3.30 | 20.0×, 4.17×, 2.15× |" in re.sub(" +", " ", lines[2])
     assert lines[-1].count("A 1, 1 thread") == 1
+
+
+def test_a_partial_result_is_used_until_there_is_a_full_one_which_it_never_replaces(tmp_path, settle):
+    words = ["case=mnist", "paths.outputs=/tmp/x", "threads=1", "format=json"]
+    assert settings(words) == ""
+    part = result(settings=settings([*words, "only=[msbp]", "seconds=1"]))
+    assert "gives way to a full one" in remarks(part)[0]
+    assert command(part) == "python -m src.bench case=mnist 'only=[msbp]' seconds=1"
+    assert write(tmp_path, part) and write(tmp_path, part | {"commit": "b" * 10})
+    assert own(tmp_path, []) == [part | {"commit": "b" * 10}]
+    with pytest.raises(ValueError, match=r"mnist \('only=\[msbp\]' seconds=1\): only full benchmarks"):
+        publish(tmp_path, tmp_path / "published/bench.json")
+    wanted = {"benchmarks": [{"case": "mnist", "sweep": None}]}
+    assert not measurements(wanted, Sources(Runs(), settle, [part]))[0].present
+    assert write(tmp_path, result()) and write(tmp_path, part) == []
+    assert own(tmp_path, []) == [result()]
+
+
+def test_a_damaged_file_stops_publishing_and_stays_as_it_is(tmp_path):
+    write(tmp_path / "bench", result())
+    (tmp_path / "bench.json").write_text("[5]")
+    with pytest.raises(ValueError, match=r"repair or remove first: .*bench.json: not a benchmark but a int"):
+        publish(tmp_path / "bench", tmp_path / "bench.json")
+    assert (tmp_path / "bench.json").read_text() == "[5]"
+
+
+GOOD = json.dumps(result())
+POINTLESS = json.dumps(sweep() | {"points": [5]})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{", b"", b"[]", b"5", b"null", b'{"a": 1}', b"\xff", b"[" * 10**5, GOOD[:300].encode(),
+        *(GOOD.replace(old, new).encode() for old, new in (
+            ("4.0", "NaN"), ('"bp_ms"', '"bq_ms"'), ('{"net.0": 20, "net.3": 20}', "[20, 20]"),
+            ('"vs_dense": null', '"vs_dense": {}'), ('"threads": 1', '"threads": "1"'), ('"rows"', '"lines"'),
+        )),
+        POINTLESS.encode(), None,
+    ],
+)  # fmt: skip
+def test_a_file_that_holds_no_result_is_named_and_the_others_count(tmp_path, settle, content):
+    (tmp_path / "bench").mkdir()
+    (tmp_path / "bench" / "good.json").write_text(GOOD)
+    bad = tmp_path / "bench" / "x.json"
+    bad.mkdir() if content is None else bad.write_bytes(content)
+    found = sources.own(tmp_path, tmp_path / "published", settle)
+    assert found.benchmarks == [result()]
+    (told,) = found.runs.damaged
+    assert told.startswith(f"{bad}: ")
+
+
+def test_of_a_damaged_published_file_the_name_is_told(tmp_path, settle):
+    (tmp_path / "bench.json").write_text(GOOD[:300])
+    found = sources.published(tmp_path, settle)
+    assert not found.benchmarks and found.runs.damaged[0].startswith(
+        f"{tmp_path / 'bench.json'}: not whole JSON"
+    )

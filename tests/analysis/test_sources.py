@@ -30,3 +30,16 @@ def test_a_moment_counts_once_and_damage_is_named(tmp_path, settle):
 def test_nothing_measured_is_no_error(tmp_path, settle):
     found = own(tmp_path, tmp_path / "published", settle)
     assert not found.runs.records and not found.benchmarks and not found.angles
+
+
+def test_whatever_a_line_of_angles_lacks_it_is_named_and_the_others_count(tmp_path, settle):
+    whole = json.loads(line())
+    bad = [{key: value for key, value in whole.items() if key != without} for without in whole]
+    bad += [whole | {key: odd} for key in whole for odd in (None, [], {}, "x")]
+    text = "".join(json.dumps(each) + "\n" for each in bad).encode() + b"\xff\n[]\n5\n"
+    (tmp_path / "angles.jsonl").write_bytes(text + line(step=7).encode())
+    found = published(tmp_path, settle)
+    assert [angle["step"] for angle in found.angles] == [7]
+    assert len(found.runs.damaged) == len(bad) + 3
+    (tmp_path / "runs" / "angles.jsonl").mkdir(parents=True)
+    assert "angles.jsonl: " in own(tmp_path / "runs", tmp_path / "published", settle).runs.damaged[0]

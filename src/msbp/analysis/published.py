@@ -30,6 +30,8 @@ def contents(
     their CSV.
     """  # fmt: skip
     sources = published(folder, settle)
+    if sources.runs.damaged:
+        raise ValueError(f"repair what is published first: {'; '.join(sources.runs.damaged)}")
     made = {}
 
     def make(name: str) -> Document:

@@ -79,7 +79,10 @@ def change_of(published: Mapping[Key, Record], chosen: Mapping[Key, Record]) -> 
 
 def publish_angles(document: Document, path: Path) -> int:
     """Put the angles that the document shows into the file at path; how many they are."""
-    kept = angles_in([path] if path.exists() else [], Runs())
+    read = Runs()
+    kept = angles_in([path] if path.exists() else [], read)
+    if read.damaged:
+        raise ValueError(f"repair what is published first: {'; '.join(read.damaged)}")
     angles = {
         (a["config"]["signature"], a["config"]["seed"], a["step"]): a for a in [*kept, *document.angles]
     }

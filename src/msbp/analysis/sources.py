@@ -1,6 +1,5 @@
 """All that was measured: runs, benchmarks and angles, either the user's or what the project publishes."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,12 +7,17 @@ from typing import Any
 
 from . import benchmarks
 from .benchmarks import Result
+from .readable import check, parsed
 from .runs import Runs, own_runs, published_runs
 from .settings import Settle
 
 # One moment of one run: {"config": {"signature", "seed", "method", ...}, "k", "step", "epoch", "angle"}.
 Angle = Mapping[str, Any]
 ANGLES = "angles.jsonl"
+NEEDED = {
+    "config.signature": str, "config.seed": int, "config.method": str, "k": int, "step": int, "epoch": float,
+    "angle.total": float,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -31,25 +35,31 @@ def own(outputs: Path, published: Path, settle: Settle, where: Sequence[str] = (
     """What lies below the outputs folder, but for the published there."""
     runs = own_runs(outputs)
     files = [path for path in sorted(outputs.rglob(ANGLES)) if published not in path.parents]
-    return Sources(runs, settle, benchmarks.own(outputs / "bench"), angles_in(files, runs), where)
+    measured = benchmarks.own(outputs / "bench", runs.damaged)
+    return Sources(runs, settle, measured, angles_in(files, runs), where)
 
 
 def published(folder: Path, settle: Settle) -> Sources:
     runs = published_runs(folder / "records.jsonl")
     file = folder / ANGLES
     angles = angles_in([file] if file.exists() else [], runs)
-    return Sources(runs, settle, benchmarks.read(folder / "bench.json"), angles)
+    return Sources(runs, settle, benchmarks.read(folder / "bench.json", runs.damaged), angles)
 
 
 def angles_in(files: Iterable[Path], runs: Runs) -> list[Angle]:
-    """One a run and step, in this order, the last that was read; damaged lines are noted among the runs'."""
+    """One a run and step, in this order, the last that was read; what is damaged is noted among the runs'."""
     found: dict[tuple[str, int, int], Angle] = {}
     for path in files:
-        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+        try:
+            lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+        except OSError as error:
+            runs.damaged.append(f"{path}: {error.strerror}")
+            continue
+        for number, line in enumerate(lines, 1):
             if line.strip():
                 try:
-                    angle = json.loads(line)
+                    check(angle := parsed(line), NEEDED, "moment")
                     found[angle["config"]["signature"], angle["config"]["seed"], angle["step"]] = angle
-                except (ValueError, KeyError, TypeError) as error:
-                    runs.damaged.append(f"{path} line {number}: no angle ({error!r})")
+                except ValueError as error:
+                    runs.damaged.append(f"{path} line {number}: no angle ({error})")
     return [found[key] for key in sorted(found)]

@@ -137,8 +137,8 @@ class Measurement:
 
 
 def measurements(config: Config, sources: Sources) -> list[Measurement]:
-    """The benchmarks that a file lists as {case, sweep}."""
-    have = {(result["case"], result["sweep"]) for result in sources.benchmarks}
+    """The benchmarks that a file lists as {case, sweep}; partial ones do not count."""
+    have = {(result["case"], result["sweep"]) for result in sources.benchmarks if not result.get("settings")}
     return [
         Measurement(
             f"python -m src.bench case={b['case']} sweep={b['sweep']}", (b["case"], b["sweep"]) in have
