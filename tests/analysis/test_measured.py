@@ -1,16 +1,19 @@
 """Tables and figures of benchmarks and angles, and how they are drawn."""
 
 import math
+from itertools import combinations
 
 import pytest
 
-from msbp.analysis import complexity, figures
+from msbp.analysis import complexity, figures, rules_of_times
+from msbp.analysis.benchmark_tables import sweep_table
 from msbp.analysis.drawing import drawn
 from msbp.analysis.figure import Figure, Point, Series
 from msbp.analysis.formats import renderings
 from msbp.analysis.published import files_of
 from msbp.analysis.runs import Runs
 from msbp.analysis.sources import Sources
+from msbp.analysis.verdicts import Evidence
 
 BY_K = {"benchmarks": [{"case": "mnist", "sweep": "k"}]}
 
@@ -109,3 +112,39 @@ def test_a_figure_is_drawn_as_png_and_svg_the_same_each_time():
     first = drawn(figure)
     assert first["png"].startswith(b"\x89PNG") and b"<svg" in first["svg"]
     assert first == drawn(figure)
+
+
+ROWS = "torch", "dense", "sbp", "msbp"
+PARTS = [set(part) for count in range(len(ROWS)) for part in combinations(ROWS, count)]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=" ".join)
+def test_of_a_partial_sweep_what_is_there_is_shown_and_the_rest_is_empty(swept, sources, part):
+    config = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10, **BY_K}
+    for point in swept["points"]:
+        every = [row("torch", 500, 0.9) | {"k_per_layer": {}}, *point["rows"]]
+        point["rows"] = [each for each in every if each["name"] in part]
+    measured = sources(benchmarks=[swept])
+    table, figure = complexity.document(config, measured), figures.bp_time(config, measured)
+    assert [each["row"] for each in table.numbers] == 2 * [name for name in ("sbp", "msbp") if name in part]
+    assert all((each["bp_ms_share"] is None) == ("dense" not in part) for each in table.numbers)
+    named = {
+        series.label.lower().replace("baseline", "dense") for series in figure.figure.series if series.points
+    }
+    assert named == (part - {"torch"} if part & {"sbp", "msbp"} else set())
+    assert renderings(table).keys() == {"md", "tex", "csv"} and files_of(figure, draw=False)
+    rules = {**config, "slopes": [0.8, 1.2], "largest": 100}
+    assert len(rules_of_times.proportional(rules, Evidence(measured, dict))) == 2
+    assert all(f"BP of {name}" in sweep_table(swept) for name in part)
+
+
+def test_a_sweep_without_points_or_with_uneven_ones_is_shown(swept, sources):
+    config = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10, **BY_K}
+    swept["points"][0]["rows"] = swept["points"][0]["rows"][2:]
+    assert [each["row"] for each in complexity.document(config, sources(benchmarks=[swept])).numbers] == [
+        "msbp", "sbp", "msbp",
+    ]  # fmt: skip
+    assert "BP of dense" in sweep_table(swept)
+    swept["points"] = []
+    assert "not measured yet" in renderings(complexity.document(config, sources(benchmarks=[swept])))["md"]
+    assert sweep_table(swept)

@@ -68,9 +68,11 @@ def case_table(result: Result, rows: Sequence[str] | None) -> str:
 
 def sweep_table(result: Result) -> str:
     """BP milliseconds of every row at every value."""
-    names = [row["name"] for row in result["points"][0]["rows"]]
+    times = [{row["name"]: digits(row["bp_ms"]) for row in point["rows"]} for point in points(result)]
+    names = list(dict.fromkeys(name for row in times for name in row))
     lines = [
-        [str(point["value"]), *(digits(row["bp_ms"]) for row in point["rows"])] for point in points(result)
+        [str(point["value"]), *(row.get(name, "") for name in names)]
+        for point, row in zip(points(result), times, strict=True)
     ]
     header = [f"`{result['key']}`", *(f"BP of {row}" for row in names)]
     return f"{title(result)}\n\n{aligned(lines, header, 'pipe', 0)}"

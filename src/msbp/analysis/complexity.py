@@ -17,6 +17,7 @@ from .sources import Sources
 from .wanted import Config, lacks
 
 HEADER = ["row", "k", "nk + m log k", "of mn", "MFLOP", "of dense", "BP (ms)", "of dense", "MiB", "of dense"]
+MEASURED = ("mflop", "bp_ms", "mib")
 LETTERS = {"k": "r", "hidden": "width"}
 NOTES = (
     "nk + m log k: operations of the hidden layers for one example, in thousands, a gradient by weights and "
@@ -35,12 +36,12 @@ def document(config: Config, sources: Sources) -> Document:
     for asked in config["benchmarks"]:
         head = f"by {asked['sweep']}: {LETTERS[asked['sweep']]}"
         result = found.get((asked["case"], asked["sweep"]))
-        if result is None:
+        rows = list(costs(result, config["inputs"], config["outputs"])) if result else []
+        if result is None or not rows:
             words = f"python -m src.bench case={asked['case']} sweep={asked['sweep']}"
             blank = ["not measured yet", *[EMPTY] * len(HEADER)]
             text.grids.append(Grid([head, *HEADER], [blank], [words]))
             continue
-        rows = list(costs(result, config["inputs"], config["outputs"]))
         numbers += rows
         commands = [command(result), *[""] * (len(rows) - 1)]
         text.grids.append(Grid([head, *HEADER], [_cells(row) for row in rows], commands))
@@ -51,33 +52,45 @@ def document(config: Config, sources: Sources) -> Document:
 
 
 def costs(result: Result, inputs: int, outputs: int) -> Iterator[Mapping[str, Any]]:
-    """What SBP and MSBP cost at every point of a sweep, and what share of the dense row's that is."""
+    """What SBP and MSBP cost at every point of a sweep, and what share of the dense row's that is.
+
+    None is what rows that were not measured leave open.
+    """
     for point in points(result):
         rows = {row["name"]: row for row in point["rows"]}
-        if "dense" not in rows:
-            continue
-        widths = list(rows["dense"]["k_per_layer"].values())
-        for name in ("sbp", "msbp"):
-            ks = list(rows[name]["k_per_layer"].values())
-            now, dense = (
-                {"theory": operations(widths, kept, inputs, outputs, memory), **measured(rows[row])}
-                for row, kept, memory in ((name, ks, name == "msbp"), ("dense", widths, False))
-            )
+        widths = kept(rows.get("dense"))
+        for name in filter(rows.__contains__, ("sbp", "msbp")):
+            now, dense = (cost_of(rows.get(row), widths, inputs, outputs) for row in (name, "dense"))
             about = {"case": result["case"], "sweep": result["sweep"], "value": point["value"]}
-            about |= {"row": name, "k": max(ks), "width": max(widths)}
+            about |= {"row": name, "k": max(kept(rows[name]), default=None)}
+            about |= {"width": max(widths, default=None)}
             shares = {f"{cost}_share": _share(now[cost], dense[cost]) for cost in now}
             every = {**now, **{f"dense_{cost}": value for cost, value in dense.items()}, **shares}
             yield about | {key: None if value is None else round(value, 6) for key, value in every.items()}
 
 
-def operations(widths: list[int], kept: list[int], inputs: int, outputs: int, memory: bool) -> float:
+def kept(row: Mapping[str, Any] | None) -> list[int]:
+    """The k of each layer; of the dense row the widths."""
+    return list(row["k_per_layer"].values()) if row else []
+
+
+def cost_of(row: Mapping[str, Any] | None, widths: list[int], inputs: int, outputs: int) -> dict[str, Any]:
+    """A row's operations in theory, where its layers' widths are known, and what was measured of it."""
+    if row is None:
+        return dict.fromkeys(("theory", *MEASURED))
+    ks, known = kept(row), widths and len(kept(row)) == len(widths)
+    theory = operations(widths, ks, inputs, outputs, row["name"] == "msbp") if known else None
+    return {"theory": theory, **measured(row)}
+
+
+def operations(widths: list[int], ks: list[int], inputs: int, outputs: int, memory: bool) -> float:
     """Multiplications of one example's backward pass, with the comparisons of its selections.
 
     The first layer has no gradient by its inputs, for they are data.
     """
     total = 2.0 * widths[-1] * outputs
     for layer, (n, m) in enumerate(pairwise([inputs, *widths])):
-        k = kept[layer]
+        k = ks[layer]
         selecting = 0.0 if k == m else m * log2(max(k, 2)) + m * memory
         total += n * k * (2 if layer else 1) + selecting
     return total
@@ -85,18 +98,15 @@ def operations(widths: list[int], kept: list[int], inputs: int, outputs: int, me
 
 def measured(row: Mapping[str, Any]) -> dict[str, float | None]:
     """MFLOP, milliseconds and MiB of a row; bp_gflops is per the time that forms every gradient."""
-    return {
-        "mflop": row["bp_gflops"] * row["bp_materialised_ms"],
-        "bp_ms": row["bp_ms"],
-        "mib": row["peak_mib"],
-    }
+    values = row["bp_gflops"] * row["bp_materialised_ms"], row["bp_ms"], row["peak_mib"]
+    return dict(zip(MEASURED, values, strict=True))
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
-    costs = {"theory": row["theory"] / 1000, "mflop": row["mflop"], "bp_ms": row["bp_ms"], "mib": row["mib"]}
-    cells = [f"{row['value']:g}", row["row"].upper(), str(row["k"])]
-    for cost, value in costs.items():
-        share = row[f"{cost}_share"]
+    cells = [str(row["value"]).removesuffix(".0"), row["row"].upper(), str(row["k"] or EMPTY)]
+    for cost in ("theory", *MEASURED):
+        value, share = row[cost], row[f"{cost}_share"]
+        value = value and value / (1000 if cost == "theory" else 1)
         cells += [EMPTY if value is None else digits(value), EMPTY if share is None else f"{share:.1%}"]
     return cells
 

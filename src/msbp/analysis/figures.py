@@ -72,7 +72,7 @@ def angle(config: Config, sources: Sources) -> Document:
         found = [a for a in sources.angles if setting and a["config"]["signature"] == setting.signature]
         if found:
             colour = colours.setdefault(found[0]["k"], len(colours) + 1)
-            style = DASHED[found[0]["config"]["method"]]
+            style = DASHED.get(found[0]["config"]["method"], "-.")
             figure.series.append(Series(row.asked.label, over_training(found), colour, style))
             shown += found
     made = _document(config, sources, figure)
@@ -101,12 +101,12 @@ def swept(config: Config, sources: Sources) -> Result | None:
 
 
 def timed(result: Result, name: str) -> list[Point]:
-    """A row of a sweep over r: k and the milliseconds of BP; k of the dense row is that of SBP beside it."""
+    """A row of a sweep over r: k and the milliseconds of BP; the dense row has the k of a row beside it."""
     line = []
     for point in points(result):
         rows = {row["name"]: row for row in point["rows"]}
-        beside = rows.get("sbp" if name == "dense" else name)
-        if name in rows and beside:
+        beside = (rows.get("sbp") or rows.get("msbp")) if name == "dense" else rows.get(name)
+        if name in rows and beside and beside["k_per_layer"]:
             row, k = rows[name], max(beside["k_per_layer"].values())
             line.append(Point(k, row["bp_ms"], row["bp_p10_ms"], row["bp_p90_ms"], row["steps"]))
     return line
