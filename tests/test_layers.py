@@ -10,12 +10,14 @@ LIBRARY = sorted((SRC / "msbp").rglob("*.py"))
 ENTRY_POINTS = sorted(path for path in SRC.glob("*.py") if path.stem != "__init__")
 MAY = {  # part of the project -> parts that it may import, besides itself
     "atomic": set(), "clock": set(), "interrupt": set(), "progress": set(), "launch": set(), "sparse": set(),
-    "kinds": set(), "parts": {"kinds"}, "request": {"kinds", "launch", "parts", "record"},
-    "optim": {"sparse"}, "models": {"sparse"}, "methods": {"sparse"}, "dropped": {"sparse"},
-    "machine": {"sparse"}, "record": {"atomic", "kinds"}, "claims": {"atomic", "record"},
-    "decoding": set(), "tasks": {"atomic", "decoding"},
-    "checkpoint": {"atomic", "record", "sparse"}, "analysis": {"record", "atomic", "sparse"},
-    "trainer": {"checkpoint", "clock", "interrupt", "machine", "progress", "record"}, "__init__": set(),
+    "kinds": set(), "limits": set(), "parts": {"kinds"}, "request": {"kinds", "launch", "parts", "record"},
+    "optim": {"sparse"}, "models": {"limits", "sparse"}, "methods": {"limits", "sparse"},
+    "dropped": {"sparse"}, "machine": {"sparse"}, "record": {"atomic", "kinds"},
+    "claims": {"atomic", "record"}, "decoding": set(), "tasks": {"atomic", "decoding", "kinds", "limits"},
+    "checkpoint": {"atomic", "record", "sparse"},
+    "analysis": {"record", "atomic", "kinds", "limits", "sparse"},
+    "trainer": {"checkpoint", "clock", "interrupt", "limits", "machine", "progress", "record"},
+    "__init__": set(),
     "tied": set(), "workers": {"claims"}, "news": {"workers"}, "ready": {"launch", "parts"},
     "bench": {
         *("models", "clock", "kinds", "launch", "machine", "methods", "parts", "sparse", "tasks", "trainer"),
