@@ -86,7 +86,7 @@ def test_angles_are_means_over_seeds_in_degrees(sources, record_of, runs_of):
     signature = "task=mnist method=msbp"
     angles = [
         {"config": {"signature": signature, "seed": seed, "method": "msbp"}, "k": 5, "step": 0, "epoch": 0.0}
-        | {"angle": {"total": math.pi / 3 + seed * math.pi / 6}}
+        | {"angle": {"total": math.pi / 3 + seed * math.pi / 6, "hidden": 1.5}}
         for seed in (0, 1)
     ]
     rows = [{"label": "MSBP, k=5", "overrides": ["method=msbp"]}]

@@ -190,7 +190,10 @@ FIGURE = {
 @pytest.fixture
 def angles():
     about = {"signature": MSBP, "seed": 0, "method": "msbp"}
-    return [{"config": about, "k": 5, "step": s, "epoch": s / 2, "angle": {"total": 1.0}} for s in (0, 2)]
+    return [
+        {"config": about, "k": 5, "step": s, "epoch": s / 2, "angle": {"total": 1.0, "hidden": 1.0}}
+        for s in (0, 2)
+    ]
 
 
 def test_angles_are_published_with_their_runs_and_each_moment_once(lines, record_of, runs_of, settle, angles):

@@ -154,7 +154,12 @@ def test_sensitivity_is_the_range_over_gamma_by_the_gain(other, outcome, evidenc
 def moments(method, k, degrees):
     config = {"method": method, "seed": 0, "signature": method}
     return [
-        {"config": config, "k": k, "step": step, "angle": {"total": math.radians(angle)}}
+        {
+            "config": config,
+            "k": k,
+            "step": step,
+            "angle": {"total": math.radians(angle), "hidden": math.radians(90 - angle)},
+        }
         for step, angle in enumerate(degrees)
     ]
 
@@ -162,8 +167,9 @@ def moments(method, k, degrees):
 def test_angles_are_compared_after_the_first_step(evidence):
     angles = [*moments("sbp", 5, [60, 80, 81]), *moments("msbp", 5, [60, 70, 72])]
     angles += [*moments("sbp", 20, [40, 50, 60]), *moments("msbp", 20, [40, 51, 61])]
-    small, large = rules_of_angles.smaller({"share": 0.95}, evidence(angles=angles))
+    small, large, *hidden = rules_of_angles.smaller({"share": 0.95}, evidence(angles=angles))
     assert (small.outcome, large.outcome) == (HOLDS, FAILS)
+    assert [check.outcome for check in hidden] == [FAILS, HOLDS] and "hidden" in hidden[0].setting
     assert small.estimate == pytest.approx(-9.5) and small.note == "smaller at 2 of 2 moments"
     by_k = rules_of_angles.falls_with_k({"share": 0.95}, evidence(angles=angles))
     assert [check.outcome for check in by_k] == [HOLDS, HOLDS]

@@ -7,7 +7,12 @@ from msbp.analysis.sources import own, published
 
 def line(step=0, **config):
     about = {"signature": "5e", "seed": 0, "method": "msbp"} | config
-    return json.dumps({"config": about, "k": 5, "step": step, "epoch": 0.0, "angle": {"total": 1.0}}) + "\n"
+    return (
+        json.dumps(
+            {"config": about, "k": 5, "step": step, "epoch": 0.0, "angle": {"total": 1.0, "hidden": 1.0}}
+        )
+        + "\n"
+    )
 
 
 def test_own_and_published_angles_are_never_mixed(tmp_path, settle):

@@ -14,17 +14,17 @@ COMMAND = "python -m src.train experiment=angle"
 
 
 def smaller(config: Config, evidence: Evidence) -> list[Check]:
-    """MSBP's angle against SBP's at the same k, seed and step."""
-    found = _by_moment(evidence.sources.angles)
-    ks = sorted({k for _, k, *_ in found})
+    """MSBP's angle against SBP's at the same k, seed and step: of all parameters, then of hidden layers."""
     checks = []
-    for k in ks:
-        gaps: dict[int, list[float]] = defaultdict(list)
-        for (method, at, seed, step), angle in found.items():
-            other = found.get(("msbp", at, seed, step))
-            if method == "sbp" and at == k and other is not None:
-                gaps[seed].append(other - angle)
-        checks.append(_judged(f"k = {k}", gaps, config["share"]))
+    for part, words in (("total", ""), ("hidden", ", hidden layers alone")):
+        found = _by_moment(evidence.sources.angles, part)
+        for k in sorted({k for _, k, *_ in found}):
+            gaps: dict[int, list[float]] = defaultdict(list)
+            for (method, at, seed, step), angle in found.items():
+                other = found.get(("msbp", at, seed, step))
+                if method == "sbp" and at == k and other is not None:
+                    gaps[seed].append(other - angle)
+            checks.append(_judged(f"k = {k}{words}", gaps, config["share"]))
     return checks or [Check("MNIST", Outcome.OPEN, command=COMMAND)]
 
 
@@ -44,10 +44,10 @@ def falls_with_k(config: Config, evidence: Evidence) -> list[Check]:
     return checks or [Check("MNIST", Outcome.OPEN, command=COMMAND)]
 
 
-def _by_moment(angles: Sequence[Angle]) -> dict[tuple[str, int, int, int], float]:
+def _by_moment(angles: Sequence[Angle], part: str = "total") -> dict[tuple[str, int, int, int], float]:
     """Degrees by method, k, seed and step; before the first step the memory is empty and both are equal."""
     return {
-        (a["config"]["method"], a["k"], a["config"]["seed"], a["step"]): math.degrees(a["angle"]["total"])
+        (a["config"]["method"], a["k"], a["config"]["seed"], a["step"]): math.degrees(a["angle"][part])
         for a in angles
         if a["step"] > 0
     }

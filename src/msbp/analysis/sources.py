@@ -16,7 +16,7 @@ Angle = Mapping[str, Any]
 ANGLES = "angles.jsonl"
 NEEDED = {
     "config.signature": str, "config.seed": int, "config.method": str, "k": int, "step": int, "epoch": float,
-    "angle.total": float,
+    "angle.total": float, "angle.hidden": float,
 }  # fmt: skip
 
 
