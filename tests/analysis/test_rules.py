@@ -58,7 +58,7 @@ def test_a_higher_score_is_decided_by_its_interval_over_equal_seeds(sbp, msbp, o
     (found,) = rules_of_scores.higher(
         {"tables": ["small"], "than": "sbp"}, evidence(test={"sbp": sbp, "msbp": msbp})
     )
-    assert found.outcome == outcome and found.n == len(sbp)
+    assert found.outcome == outcome and found.n == len(sbp) and found.mute is (len(sbp) == 1)
     assert found.command == "python -m src.train -m task=mnist 'seed=range(0,4)' method=sbp,msbp"
 
 
@@ -193,8 +193,9 @@ def test_without_measurements_a_rule_decides_nothing_and_tells_the_command(rule,
     assert found and all(check.outcome == OPEN and not check.n and check.command for check in found)
 
 
-def claim(*outcomes, needs=1, absent=0):
+def claim(*outcomes, needs=1, absent=0, mute=0):
     checks = [Check("measured", outcome, n=5) for outcome in outcomes]
+    checks += [Check("a single run", OPEN, n=1, mute=True)] * mute
     return Claim("c", "", "", "", [], "", [*checks, *[Check("absent", OPEN)] * absent], needs)
 
 
@@ -204,6 +205,8 @@ def test_one_setting_against_a_claim_refutes_it_and_most_settings_support_it():
     assert claim(HOLDS, OPEN).outcome == claim(absent=1).outcome == claim(HOLDS, needs=2).outcome == OPEN
     assert claim(HOLDS, OPEN, absent=2).reason == "1 for it, 1 undecided, 2 not measured"
     assert claim(HOLDS, needs=2).reason == "1 for it; at least 2 wanted"
+    assert claim(HOLDS, mute=3).outcome == HOLDS and claim(mute=3).outcome == OPEN
+    assert claim(HOLDS, mute=3, needs=2).reason == "1 for it, 3 that cannot decide; at least 2 wanted"
 
 
 def test_claims_state_their_rule_with_its_numbers(evidence):

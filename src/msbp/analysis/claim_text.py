@@ -12,8 +12,8 @@ NAME, CAPTION = "claims", "Claims of the paper, and whether they hold here."
 HEADER = ["Claim of the paper", "Here", "Settings"]
 PARTS = ["estimate", "95 % interval", "n", "verdict", "remark"]
 NOTE = (
-    "A claim does not hold if one setting is against it; else it holds if more than half of those measured "
-    "are for it, and is not decidable if not. The rule for a setting stands with the claim."
+    "A claim does not hold if one setting is against it; else it holds if more than half of those that "
+    "can decide are for it, and is not decidable if not. The rule for a setting stands with the claim."
 )
 FORMS = {
     "more": "+.1%", "points": "+.2f", "degrees": "+.2f",
@@ -48,11 +48,16 @@ def details(claim: Claim) -> Sheet:
 
 def _cells(check: Check) -> list[str]:
     if not check.n:
-        return [check.setting, EMPTY, EMPTY, "0", "not measured", check.note]
+        return [check.setting, EMPTY, EMPTY, "0", said(check), check.note]
     estimate, low, high = (_number(value, check.unit) for value in (check.estimate, check.low, check.high))
     estimate += UNITS.get(check.unit, f" {check.unit}") if estimate != EMPTY else ""
     interval = EMPTY if low == EMPTY else f"{low} to {high}"
-    return [check.setting, estimate, interval, str(check.n), SHORT[check.outcome], check.note]
+    return [check.setting, estimate, interval, str(check.n), said(check), check.note]
+
+
+def said(check: Check) -> str:
+    """The verdict of a setting."""
+    return "cannot decide" if check.n and check.mute else SHORT[check.outcome] if check.n else "not measured"
 
 
 def _number(value: float | None, unit: str) -> str:
@@ -65,7 +70,7 @@ def _number(value: float | None, unit: str) -> str:
 
 def _numbers(claim: Claim, check: Check) -> dict[str, Any]:
     row: dict[str, Any] = {"claim": claim.name, "outcome": claim.outcome.value, "setting": check.setting}
-    row |= {"verdict": SHORT[check.outcome] if check.n else "not measured", "n": check.n, "unit": check.unit}
+    row |= {"verdict": said(check), "n": check.n, "unit": check.unit}
     parts = {"estimate": check.estimate, "low": check.low, "high": check.high}
     row |= {name: None if value is None else round(value, 6) for name, value in parts.items()}
     return row | {"remark": check.note, "command": check.command}

@@ -36,7 +36,8 @@ def recovers(config: Config, evidence: Evidence) -> list[Check]:
         share = _share(*(np.asarray(values) for values in scores))
         found = bootstrap(_share, *scores) if n > 1 else None
         outcome = above(found, config["share"])
-        checks.append(check(name, outcome, n, "of the loss", found or float(share), command))
+        value, one = found or float(share), found is None
+        checks.append(check(name, outcome, n, "of the loss", value, command, mute=one))
     return checks
 
 
@@ -65,9 +66,10 @@ def _gain(block: Block, less: Line, more: Line) -> Check:
         return Check(named(block, more), Outcome.OPEN, command=command)
     if not any(gains) and all(map(nothing_dropped, more.ours.runs)):
         note = "nothing was dropped, so the methods are one and the same"
-        return check(named(block, more), Outcome.OPEN, len(gains), "points", 0.0, command, note)
+        return check(named(block, more), Outcome.OPEN, len(gains), "points", 0.0, command, note, mute=True)
     found = mean_interval(gains)
-    return check(named(block, more), above(found, 0), len(gains), "points", found or gains[0], command)
+    value, one = found or gains[0], found is None
+    return check(named(block, more), above(found, 0), len(gains), "points", value, command, mute=one)
 
 
 def nothing_dropped(run: Record) -> bool:

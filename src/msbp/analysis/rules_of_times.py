@@ -50,7 +50,8 @@ def overhead(config: Config, evidence: Evidence) -> list[Check]:
                 continue
             more = _less_one(_ratio(*values))
             outcome = below(more, config["limit"]) if n > 1 else Outcome.OPEN
-            checks.append(check(name, outcome, n, "more", more if n > 1 else more.estimate, command))
+            value = more if n > 1 else more.estimate
+            checks.append(check(name, outcome, n, "more", value, command, mute=n == 1))
     for result in evidence.sources.benchmarks:
         checks += _benchmarked(result, config["limit"])
     return checks

@@ -22,7 +22,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One setting: what was found, of how many runs, and what that says; n is 0 where there are none."""
+    """One setting: what was found, of how many runs, and what that says; n is 0 where there are none.
+
+    mute: what was found cannot decide, such as a single run; it has no vote.
+    """
 
     setting: str
     outcome: Outcome
@@ -33,6 +36,7 @@ class Check:
     high: float | None = None
     command: str = ""
     note: str = ""
+    mute: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Claim:
     @property
     def outcome(self) -> Outcome:
         """One setting against a claim refutes it; else it holds if more than half of enough are for it."""
-        outcomes = [check.outcome for check in self.measured]
+        outcomes = [check.outcome for check in self.measured if not check.mute]
         if Outcome.FAILS in outcomes:
             return Outcome.FAILS
         most = 2 * outcomes.count(Outcome.HOLDS) > len(outcomes) >= self.needs
@@ -72,11 +76,14 @@ class Claim:
     @property
     def reason(self) -> str:
         """How many settings say what."""
-        counts = [(sum(c.outcome == o for c in self.measured), o) for o in Outcome]
+        voting = [check for check in self.measured if not check.mute]
+        counts = [(sum(c.outcome == o for c in voting), o) for o in Outcome]
         words = {Outcome.HOLDS: "for it", Outcome.FAILS: "against it", Outcome.OPEN: "undecided"}
         told = [f"{count} {words[outcome]}" for count, outcome in counts if count]
         absent = len(self.checks) - len(self.measured)
-        few = 0 < len(self.measured) < self.needs
+        few = 0 < len(voting) < self.needs
+        mute = len(self.measured) - len(voting)
+        told += [f"{mute} that cannot decide"] if mute else []
         told += [f"{absent} not measured"] if absent else []
         return ", ".join(told) + (f"; at least {self.needs} wanted" if few else "")
 
@@ -135,11 +142,12 @@ def check(
     found: Interval | float | None,
     command: str = "",
     note: str = "",
+    mute: bool = False,
 ) -> Check:
     """A check with its estimate, and its interval where there is one."""  # fmt: skip
     if isinstance(found, Interval):
-        return Check(setting, outcome, n, unit, found.estimate, found.low, found.high, command, note)
-    return Check(setting, outcome, n, unit, found, None, None, command, note)
+        return Check(setting, outcome, n, unit, found.estimate, found.low, found.high, command, note, mute)
+    return Check(setting, outcome, n, unit, found, None, None, command, note, mute)
 
 
 def together(commands: Sequence[str]) -> str:
