@@ -10,6 +10,7 @@ from .sources import Angle
 from .verdicts import Check, Evidence, Outcome, check
 from .wanted import Config
 
+Moments = dict[tuple[str, int, int, int], float]
 COMMAND = "python -m src.train experiment=angle"
 
 
@@ -19,11 +20,7 @@ def smaller(config: Config, evidence: Evidence) -> list[Check]:
     for part, words in (("total", ""), ("hidden", ", hidden layers alone")):
         found = _by_moment(evidence.sources.angles, part)
         for k in sorted({k for _, k, *_ in found}):
-            gaps: dict[int, list[float]] = defaultdict(list)
-            for (method, at, seed, step), angle in found.items():
-                other = found.get(("msbp", at, seed, step))
-                if method == "sbp" and at == k and other is not None:
-                    gaps[seed].append(other - angle)
+            gaps = _gaps(found, ("sbp", k), ("msbp", k))
             checks.append(_judged(f"k = {k}{words}", gaps, config["share"]))
     return checks or [Check("MNIST", Outcome.OPEN, command=COMMAND)]
 
@@ -35,22 +32,27 @@ def falls_with_k(config: Config, evidence: Evidence) -> list[Check]:
     for method in ("sbp", "msbp"):
         ks = sorted({k for name, k, *_ in found if name == method})
         for low, high in pairwise(ks):
-            gaps: dict[int, list[float]] = defaultdict(list)
-            for (name, k, seed, step), angle in found.items():
-                other = found.get((method, high, seed, step))
-                if name == method and k == low and other is not None:
-                    gaps[seed].append(other - angle)
+            gaps = _gaps(found, (method, low), (method, high))
             checks.append(_judged(f"{method.upper()}, k = {high} and {low}", gaps, config["share"]))
     return checks or [Check("MNIST", Outcome.OPEN, command=COMMAND)]
 
 
-def _by_moment(angles: Sequence[Angle], part: str = "total") -> dict[tuple[str, int, int, int], float]:
+def _by_moment(angles: Sequence[Angle], part: str = "total") -> Moments:
     """Degrees by method, k, seed and step; before the first step the memory is empty and both are equal."""
     return {
         (a["config"]["method"], a["k"], a["config"]["seed"], a["step"]): math.degrees(a["angle"][part])
         for a in angles
         if a["step"] > 0
     }
+
+
+def _gaps(found: Moments, one: tuple[str, int], other: tuple[str, int]) -> dict[int, list[float]]:
+    """By seed, how far angles of the other method and k exceed those of the one, where both were measured."""
+    gaps: dict[int, list[float]] = defaultdict(list)
+    for (method, k, seed, step), angle in found.items():
+        if (method, k) == one and (*other, seed, step) in found:
+            gaps[seed].append(found[*other, seed, step] - angle)
+    return gaps
 
 
 def _judged(name: str, gaps: dict[int, list[float]], share: float) -> Check:
