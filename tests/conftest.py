@@ -1,5 +1,6 @@
 """One thread a worker, whatever the machine: the suite is parallel by processes."""
 
+import logging
 import os
 from collections.abc import Iterator
 
@@ -30,6 +31,17 @@ def subnormal_numbers() -> Iterator[None]:
     """Runs flush them to zero for the whole process; the next test has them again."""
     yield
     torch.set_flush_denormal(False)
+
+
+@pytest.fixture(autouse=True)
+def log_handlers() -> Iterator[None]:
+    """Hydra adds handlers to the root logger for the whole process; the next test has none of them."""
+    root = logging.getLogger()
+    before = list(root.handlers)
+    yield
+    for handler in list(root.handlers):
+        if handler not in before and not type(handler).__module__.startswith("_pytest"):
+            root.removeHandler(handler)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
