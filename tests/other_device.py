@@ -1,7 +1,7 @@
 """A device for machines that have only a CPU: its tensors are CPU tensors under another name.
 
-torch's "meta" device lends the name, as it is the one that every build of torch has beside the CPU. An operation
-that takes tensors of two devices is refused, as CUDA refuses it.
+torch's "meta" device lends the name, as it is the one that every build of torch has beside the CPU. An
+operation that takes tensors of two devices is refused, as CUDA refuses it.
 """
 
 from collections.abc import Callable, Iterator
