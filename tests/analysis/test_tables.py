@@ -104,3 +104,9 @@ def test_a_ratio_to_no_time_is_a_dash(record_of, runs_of, settle):
     table = fill(CONFIG, runs_of([record_of(BASE), record_of(MSBP, **nothing)]), settle)
     assert rows(markdown(sheet(table)))[1][1:3] == ["0.000 (–)", "0.000 (–)"]
     assert row_tables.of(table).numbers[1]["bp_ratio"] is None
+
+
+def test_runs_on_another_device_than_the_cpu_are_named(record_of, runs_of, settle):
+    records = [record_of(BASE), record_of(MSBP, device="H100"), record_of(MSBP, 1)]
+    assert "- Device of MNIST: H100: 1 of 3 runs." in markdown(sheet(fill(CONFIG, runs_of(records), settle)))
+    assert "Device" not in markdown(sheet(fill(CONFIG, runs_of(records[::2]), settle)))

@@ -1,5 +1,6 @@
 """A filled table as text: one set of cells for every format, so that Markdown, LaTeX and README agree."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -53,7 +54,11 @@ def sheet(table: Table, notes: Sequence[str] = ()) -> Sheet:
     """
     tests = [pairs.note(block) for block in table.blocks] if table.paired else []
     counted = [rule for block in table.blocks for rule in rules(block.title, block.runs)]
-    text = Sheet(table.name, table.caption, below=[*_places(table), *filter(None, tests), *counted, *notes])
+    text = Sheet(
+        table.name,
+        table.caption,
+        below=[*_places(table), *_devices(table), *filter(None, tests), *counted, *notes],
+    )
     lines = [line for block in table.blocks for line in block.lines]
     columns = table.columns + [column for column in OTHER if table.records(column)]
     papers = [column for column in columns if any(column in line.paper.summary for line in lines)]
@@ -104,6 +109,18 @@ def _places(table: Table) -> list[str]:
         for run in timed[:1]:
             titles.setdefault(_place(run), []).append(block.title)
     return [f"Times of {', '.join(blocks)}: {place}." for place, blocks in titles.items()]
+
+
+def _devices(table: Table) -> list[str]:
+    """Which runs were made on other devices than the CPU, as rounding there gives other scores."""
+    sentences = []
+    for block in table.blocks:
+        devices = Counter(run["device"] for run in block.runs)
+        on = [
+            f"{name}: {count} of {devices.total()} runs" for name, count in devices.items() if name != "cpu"
+        ]
+        sentences += [f"Device of {block.title}: {', '.join(on)}."] if on else []
+    return sentences
 
 
 def _place(run: dict) -> str:
