@@ -1,14 +1,17 @@
 import io
 import logging
+import multiprocessing
 import os
 import sys
 import threading
 
 import pytest
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
 from rich.console import Console
 
 from msbp import progress
-from msbp.progress import Progress, Screen, ToConsole
+from msbp.progress import Progress, Screen, ToConsole, job
 
 SECONDS = {"bp_s": 1.25, "total_s": 3.5}
 ROW = {"epoch": 1, "labels": 7000, "loss": 0.25, "dev": 97.5, **SECONDS}
@@ -57,6 +60,18 @@ def test_a_long_epoch_without_a_terminal_has_a_plain_line_a_minute(monkeypatch, 
         for step in range(1, 6):
             shown.step(0, step, 0.5, 20, SECONDS)
     assert [line[:20] for line in caplog.messages] == ["epoch 1/20  step 2  ", "epoch 1/20  step 5  "]
+
+
+def test_a_worker_of_a_sweep_says_which_job_speaks(monkeypatch, screen):
+    monkeypatch.setattr(HydraConfig.instance(), "cfg", OmegaConf.create({"hydra": {"job": {"num": 7}}}))
+    monkeypatch.setattr(multiprocessing.current_process(), "name", "LokyProcess-2")
+    line = logging.makeLogRecord({"msg": "epoch 1/20"})
+    ToConsole().handle(line)
+    with Progress(20, "accuracy", "images") as shown:
+        shown.step(0, 1, 0.5, 32, SECONDS)
+    assert screen.getvalue() == "#7  epoch 1/20\n"  # and no live line, which others would draw over
+    monkeypatch.undo()
+    assert job() == ""
 
 
 def test_letters_that_the_terminal_lacks_do_not_stop_a_run(monkeypatch):

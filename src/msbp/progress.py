@@ -10,6 +10,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -40,9 +41,19 @@ class ToConsole(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            console.print(self.format(record), markup=False, highlight=False)
+            console.print(job() + self.format(record), markup=False, highlight=False)
         except (OSError, ValueError):  # a closed pipe, or letters that the terminal lacks
             self.handleError(record)
+
+
+def job() -> str:
+    """Which job of a sweep speaks, where several processes have one console."""
+    return f"#{HydraConfig.get().job.num}  " if worker() and HydraConfig.initialized() else ""
+
+
+def worker() -> bool:
+    """Whether another process started this one to run a job."""
+    return multiprocessing.current_process().name != "MainProcess"
 
 
 class Progress:
@@ -54,10 +65,9 @@ class Progress:
     def __init__(self, epochs: int, metric: str, unit: str):
         self._epochs, self._metric, self._unit = epochs, metric, unit
         self._dev = ""
-        alone = multiprocessing.current_process().name == "MainProcess"  # workers would draw over each other
         # no refresh thread: it would run inside timed phases
         live = Live(console=console, auto_refresh=False, transient=True)
-        self._live = live if alone and console.is_terminal else None
+        self._live = live if console.is_terminal and not worker() else None  # they would draw over each other
         self._next = 0.0 if self._live else time.monotonic() + PLAIN_BETWEEN
 
     def __enter__(self) -> "Progress":
