@@ -20,6 +20,16 @@ GRID = {
     "name": "small", "task": "mnist", "seeds": 4, "baseline": ["method=baseline"], "sbp": ["method=sbp"],
     "msbp": ["method=msbp"], "sparse": {5: "method.r=0.01"}, "gamma": [0.1, 0.2], "command": "sweep",
 }  # fmt: skip
+FIGURE = {
+    "seeds": 1, "columns": [],
+    "blocks": [{
+        "title": "MNIST", "task": "mnist",
+        "rows": [
+            {"label": f"{method}, k={k}", "overrides": [f"method={method}", f"k={k}"]}
+            for method in ("sbp", "msbp") for k in (5, 20)
+        ],
+    }],
+}  # fmt: skip
 OFF = (-0.1, 0.0, 0.05, 0.1)
 
 
@@ -35,7 +45,7 @@ def evidence(record_of, runs_of, settle):
             for seed, value in enumerate(values)
         ]
         sources = Sources(runs_of(records), settle, benchmarks, angles)
-        return Evidence(sources, lambda name: fill(TABLE, sources.runs, settle))
+        return Evidence(sources, lambda name: fill(TABLE, sources.runs, settle), {"angle": FIGURE})
 
     return evidence
 
@@ -97,6 +107,8 @@ def test_overhead_asks_for_all_of_training_and_for_memory(evidence):
     *runs, steps, memory = rules_of_times.overhead(config, evidence([bench], bp_s=seconds))
     assert [check.outcome for check in (*runs, steps, memory)] == [HOLDS, HOLDS, HOLDS, FAILS]
     assert memory.estimate == pytest.approx(0.2) and steps.n == 300
+    partial = bench | {"settings": ["seconds=0"]}
+    assert len(rules_of_times.overhead(config, evidence([partial], bp_s=seconds))) == len(runs)
 
 
 def test_one_timed_run_decides_nothing_about_overhead(evidence):
@@ -151,8 +163,8 @@ def test_sensitivity_is_the_range_over_gamma_by_the_gain(other, outcome, evidenc
     assert found.outcome == outcome and found.estimate == pytest.approx(abs(other - 98) / gain)
 
 
-def moments(method, k, degrees):
-    config = {"method": method, "seed": 0, "signature": method}
+def moments(method, k, degrees, task="mnist"):
+    config = {"method": method, "seed": 0, "signature": f"task={task} method={method} k={k}"}
     return [
         {
             "config": config,
@@ -164,14 +176,24 @@ def moments(method, k, degrees):
     ]
 
 
+ANGLES = {"share": 0.95, "figures": ["angle"]}
+
+
+def test_angles_that_the_figure_does_not_ask_for_decide_nothing(evidence):
+    angles = [*moments("sbp", 5, [60, 80, 81], "pos"), *moments("msbp", 5, [60, 70, 72], "pos")]
+    angles += [*moments("sbp", 9, [60, 80, 81]), *moments("msbp", 9, [60, 70, 72])]
+    for rule in (rules_of_angles.smaller, rules_of_angles.falls_with_k):
+        assert [check.n for check in rule(ANGLES, evidence(angles=angles))] == [0]
+
+
 def test_angles_are_compared_after_the_first_step(evidence):
     angles = [*moments("sbp", 5, [60, 80, 81]), *moments("msbp", 5, [60, 70, 72])]
     angles += [*moments("sbp", 20, [40, 50, 60]), *moments("msbp", 20, [40, 51, 61])]
-    small, large, *hidden = rules_of_angles.smaller({"share": 0.95}, evidence(angles=angles))
+    small, large, *hidden = rules_of_angles.smaller(ANGLES, evidence(angles=angles))
     assert (small.outcome, large.outcome) == (HOLDS, FAILS)
     assert [check.outcome for check in hidden] == [FAILS, HOLDS] and "hidden" in hidden[0].setting
     assert small.estimate == pytest.approx(-9.5) and small.note == "smaller at 2 of 2 moments"
-    by_k = rules_of_angles.falls_with_k({"share": 0.95}, evidence(angles=angles))
+    by_k = rules_of_angles.falls_with_k(ANGLES, evidence(angles=angles))
     assert [check.outcome for check in by_k] == [HOLDS, HOLDS]
 
 
@@ -183,8 +205,8 @@ def test_angles_are_compared_after_the_first_step(evidence):
         (rules_of_times.proportional, {"slopes": [0.8, 1.2], "largest": 100}),
         (rules_of_grids.improves, {"share": 0.9, "runs": 4}),
         (rules_of_grids.steadies, {"share": 0.9, "runs": 4}),
-        (rules_of_grids.insensitive, {"limit": 0.5}), (rules_of_angles.smaller, {"share": 0.9}),
-        (rules_of_angles.falls_with_k, {"share": 0.9}),
+        (rules_of_grids.insensitive, {"limit": 0.5}), (rules_of_angles.smaller, {"figures": ["angle"]}),
+        (rules_of_angles.falls_with_k, {"figures": ["angle"]}),
     ],
 )  # fmt: skip
 def test_without_measurements_a_rule_decides_nothing_and_tells_the_command(rule, config, evidence):
@@ -211,8 +233,8 @@ def test_one_setting_against_a_claim_refutes_it_and_most_settings_support_it():
 
 def test_claims_state_their_rule_with_its_numbers(evidence):
     config = {"order": 1, "title": "T", "quote": "Q", "where": "W", "rule": "at least {share}", "share": 0.9}
-    config |= {"_target_": "msbp.analysis.rules_of_angles.smaller"}
-    (found,) = claims({"angle": config}, {}, evidence().sources)
+    config |= {"_target_": "msbp.analysis.rules_of_angles.smaller", "figures": ["angle"]}
+    (found,) = claims({"angle": config}, {}, {"angle": FIGURE}, evidence().sources)
     assert found.rule == "at least 0.9" and found.outcome == OPEN
 
 

@@ -1,6 +1,7 @@
 """Which files are read for own and for published measurements."""
 
 import json
+from pathlib import Path
 
 from msbp.analysis.sources import own, published
 
@@ -15,13 +16,15 @@ def line(step=0, **config):
     )
 
 
-def test_own_and_published_angles_are_never_mixed(tmp_path, settle):
+def test_own_and_published_angles_are_never_mixed(tmp_path, settle, monkeypatch):
     for folder, seed in (("runs/a", 0), ("published", 1)):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "angles.jsonl").write_text(line(seed=seed))
     kept = tmp_path / "published"
     assert [angle["config"]["seed"] for angle in own(tmp_path, kept, settle).angles] == [0]
     assert [angle["config"]["seed"] for angle in published(kept, settle).angles] == [1]
+    monkeypatch.chdir(tmp_path)  # one folder may be written in several ways
+    assert [angle["config"]["seed"] for angle in own(Path("."), kept, settle).angles] == [0]
 
 
 def test_a_moment_counts_once_and_damage_is_named(tmp_path, settle):

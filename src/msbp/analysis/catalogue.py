@@ -10,5 +10,10 @@ CLAIMS = "claims"
 def catalogue(conf: Path) -> dict[str, Config]:
     """Every table, every figure, and all claims together."""
     tables = configs(conf, "table")
-    claims = {"_target_": "msbp.analysis.claim_text.document", "name": CLAIMS, "tables": tables}
-    return tables | configs(conf, "figure") | {CLAIMS: claims | {"claims": configs(conf, "claim")}}
+    figures = configs(conf, "figure")
+    claims = {
+        "_target_": "msbp.analysis.claim_text.document",
+        "name": CLAIMS,
+        "claims": configs(conf, "claim"),
+    }
+    return tables | figures | {CLAIMS: claims | {"tables": tables, "figures": figures}}

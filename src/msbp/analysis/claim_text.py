@@ -24,8 +24,8 @@ SHORT = {Outcome.HOLDS: "for it", Outcome.FAILS: "against it", Outcome.OPEN: "un
 
 
 def document(config: Config, sources: Sources) -> Document:
-    """Text and plain numbers of all claims; config holds the files of conf/claim and of conf/table."""
-    found = claims(config["claims"], config["tables"], sources)
+    """Text and plain numbers of all claims; config holds conf/claim, conf/table and conf/figure."""
+    found = claims(config["claims"], config["tables"], config["figures"], sources)
     numbers = [_numbers(claim, check) for claim in found for check in claim.checks]
     sheets = [summary(found), *map(details, found)]
     return Document(config["name"], CAPTION, sheets, numbers, claims=found)

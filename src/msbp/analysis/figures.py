@@ -68,9 +68,7 @@ def angle(config: Config, sources: Sources) -> Document:
     shown: list[Angle] = []
     colours: dict[int, int] = {}
     for row in wanted(config, sources):
-        setting = sources.settle(row.asked.overrides)
-        found = [a for a in sources.angles if setting and a["config"]["signature"] == setting.signature]
-        if found:
+        if found := sources.angles_of(row.asked.overrides):
             colour = colours.setdefault(found[0]["k"], len(colours) + 1)
             style = DASHED.get(found[0]["config"]["method"], "-.")
             figure.series.append(Series(row.asked.label, over_training(found), colour, style))

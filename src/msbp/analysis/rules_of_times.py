@@ -78,8 +78,9 @@ def proportional(config: Config, evidence: Evidence) -> list[Check]:
 
 
 def _benchmarked(result: Result, limit: float) -> list[Check]:
-    """What MSBP costs above SBP in a case alone, by medians over steps; none where it has not both rows."""
-    rows = {} if result["sweep"] or result["threads"] > 1 else {row["name"]: row for row in result["rows"]}
+    """What MSBP costs above SBP in a whole case alone, by medians over steps; none without both rows."""
+    partial = result["sweep"] or result["threads"] > 1 or result.get("settings")
+    rows = {} if partial else {row["name"]: row for row in result["rows"]}
     checks = []
     for column, label in BENCHMARKED.items() if rows.keys() >= {"sbp", "msbp"} else ():
         sbp, msbp = rows["sbp"][column], rows["msbp"][column]

@@ -30,11 +30,16 @@ class Sources:
     angles: Sequence[Angle] = ()
     where: Sequence[str] = ()
 
+    def angles_of(self, overrides: Sequence[str]) -> list[Angle]:
+        """All moments of runs of this setting."""
+        setting = self.settle(overrides)
+        return [a for a in self.angles if setting and a["config"]["signature"] == setting.signature]
+
 
 def own(outputs: Path, published: Path, settle: Settle, where: Sequence[str] = ()) -> Sources:
     """What lies below the outputs folder, but for the published there."""
-    runs = own_runs(outputs)
-    files = [path for path in sorted(outputs.rglob(ANGLES)) if published not in path.parents]
+    runs, others = own_runs(outputs), published.resolve()
+    files = [path for path in sorted(outputs.rglob(ANGLES)) if others not in path.resolve().parents]
     measured = benchmarks.own(outputs / "bench", runs.damaged)
     return Sources(runs, settle, measured, angles_in(files, runs), where)
 

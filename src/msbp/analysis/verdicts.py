@@ -90,20 +90,26 @@ class Claim:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What rules look at: the sources, and tables filled from them."""
+    """What rules look at: the sources, tables filled from them, and what figures ask for."""
 
     sources: Sources
     table: Callable[[str], Table]
+    figures: Mapping[str, Config]
 
 
-def claims(configs: Mapping[str, Config], tables: Mapping[str, Config], sources: Sources) -> list[Claim]:
+def claims(
+    configs: Mapping[str, Config],
+    tables: Mapping[str, Config],
+    figures: Mapping[str, Config],
+    sources: Sources,
+) -> list[Claim]:
     """Every claim of conf/claim, in its order."""
 
     @cache
     def table(name: str) -> Table:
         return fill(tables[name], sources.runs, sources.settle, sources.where)
 
-    evidence = Evidence(sources, table)
+    evidence = Evidence(sources, table, figures)
     ordered = sorted(configs.items(), key=lambda item: item[1]["order"])
     return [
         Claim(

@@ -89,8 +89,7 @@ def found(asked: Asked, sources: Sources, angles: bool = False) -> Wanted:
     with_times = [run["seed"] for run in there if run["times_comparable"]]
     present = {run["seed"] for run in there}
     if angles:
-        watched = [angle["config"] for angle in sources.angles]
-        present = {run["seed"] for run in watched if run["signature"] == setting.signature}
+        present = {angle["config"]["seed"] for angle in sources.angles_of(asked.overrides)}
     return Wanted(asked, True, tuple(sorted(present)), tuple(with_times))
 
 
