@@ -59,10 +59,15 @@ def test_runs_launched_in_parallel_give_scores_only(record_of):
 def test_every_reason_for_which_there_are_no_times_is_named(record_of):
     parallel = [record_of(seed=seed, times_comparable=False, commit="f" * 16) for seed in range(3)]
     resumed = [record_of(seed=3, times_comparable=False, resumed=True)]
-    _, sparse = measure([seeds(record_of), [*parallel, *resumed, record_of(seed=4, commit="f" * 16)]])
+    told = [["it had 78% of its processor, 90% are needed"], ["it had 61% of its processor, 90% are needed"]]
+    told += [["it went on with another torch", "it met another run on its outputs folder"]]
+    told = [record_of(seed=5 + i, times_comparable=False, disturbed=why) for i, why in enumerate(told)]
+    elsewhere = record_of(seed=4, commit="f" * 16)
+    _, sparse = measure([seeds(record_of), [*parallel, *resumed, elsewhere, *told]])
     assert sparse.remarks["total_s"] == [
-        "no times: 3 ran in parallel, 1 ran in parallel or resumed elsewhere, "
-        "1 ran with another commit than those with times"
+        "no times: 2 had too little of its processor, 3 ran in parallel, 1 ran in parallel or resumed "
+        "elsewhere, 1 ran with another commit than those with times, 1 went on with another torch and met "
+        "another run on its outputs folder"
     ]
 
 

@@ -3,6 +3,7 @@
 Seconds are compared only within one machine, thread count, torch and commit; scores need no such care.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -138,7 +139,10 @@ def _why_untimed(runs: Sequence[Record], place: tuple | None) -> str:
 def _reason(run: Record, place: tuple | None) -> str:
     """Why a run gives no times that compare; nothing where it does."""
     if not run["times_comparable"]:
-        return "ran in parallel" + (" or resumed elsewhere" if run.get("resumed") else "")
+        told = run.get("disturbed", ["ran in parallel" + " or resumed elsewhere" * bool(run.get("resumed"))])
+        # the share of a processor differs from run to run, and here runs are counted by their reason
+        same = (re.sub(r"\d+% of its processor.*", "too little of its processor", reason) for reason in told)
+        return " and ".join(reason.removeprefix("it ") for reason in same)
     parts = zip(PLACE, place_of(run), place or (), strict=True)
     differ = [PLACE[name] for name, ours, theirs in parts if ours != theirs]
     return f"ran with another {' and '.join(differ)} than those with times" if differ else ""
