@@ -48,7 +48,7 @@ def translate(cfg: DictConfig) -> None:
     """Write a line of translation for each line of the input, when all are done."""
     output, lines = place(cfg), read_lines(named(cfg, "input"))
     trained = load(named(cfg, "checkpoint"))
-    device = machine.device_of(cfg.device)
+    device = machine.device_of(cfg.device, "device")
     machine.set_up(cfg.threads, device)
     task = replace(trained.task, **{key: cfg[key] for key in ("beam", "alpha") if cfg[key] is not None})
     since = time.perf_counter()

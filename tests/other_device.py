@@ -85,7 +85,7 @@ def other_device(monkeypatch: Any, *modules: Any) -> Iterator[None]:
     monkeypatch.setattr(torch.__future__, "_overwrite_module_params_on_conversion", True)
     for module in modules:
         monkeypatch.setattr(
-            module, "device_of", lambda name: OTHER if name == "cuda" else torch.device("cpu")
+            module, "device_of", lambda name, *_: OTHER if name == "cuda" else torch.device("cpu")
         )
     for name in ("is_autocast_enabled", "autocast"):
         monkeypatch.setattr(torch, name, as_on_cpu(getattr(torch, name)))

@@ -124,6 +124,27 @@ def test_a_kept_checkpoint_lies_in_the_runs_folder_wherever_that_is(tmp_path, mo
     assert again.load()["state"] == STATE["state"]
 
 
+def test_a_finished_checkpoint_that_a_run_went_on_from_is_kept_too(tmp_path):
+    checkpoint(tmp_path).save(STATE)
+    finished = checkpoint(tmp_path).path.rename(tmp_path / "finished.pt")
+    again = checkpoint(tmp_path, resume=finished)
+    assert again.load()["state"] == STATE["state"]
+    again.keep(tmp_path)
+    assert (tmp_path / "checkpoint.pt").read_bytes() == finished.read_bytes()
+
+
+@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError(), OSError("disk")])
+def test_what_is_no_fault_of_the_file_is_not_told_as_one(tmp_path, error):
+    here = checkpoint(tmp_path)
+    here.save(STATE)
+
+    def take(state):
+        raise error
+
+    with pytest.raises(type(error)):
+        here.restore(take)
+
+
 def test_a_missing_file_to_resume_from_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no checkpoint .*gone\.pt; leave out resume="):
         checkpoint(tmp_path, resume=tmp_path / "gone.pt").load()
@@ -174,7 +195,7 @@ def test_a_damaged_checkpoint_is_not_taken_for_a_finished_one(tmp_path):
     assert (tmp_path / "checkpoints/key.pt").exists()
 
 
-CONDITIONS = {"machine": "a", "threads": 1, "alone": True}
+CONDITIONS = {"machine": "a", "threads": 1, "torch": "2", "alone": True}
 
 
 @pytest.mark.parametrize(
@@ -183,6 +204,7 @@ CONDITIONS = {"machine": "a", "threads": 1, "alone": True}
         ({}, []),
         ({"machine": "b"}, ["it went on with another machine"]),
         ({"threads": 2}, ["it went on with other threads"]),
+        ({"torch": "9"}, ["it went on with another torch"]),
         ({"alone": False}, ["it met another run on its outputs folder"]),
     ],
 )

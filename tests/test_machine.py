@@ -51,6 +51,13 @@ def test_an_unknown_device_is_refused_with_the_choices():
         machine.device_of("gpu")
 
 
+def test_a_device_that_is_not_there_is_refused_with_the_key_that_named_it(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for key in ("trainer.device", "device"):
+        with pytest.raises(ValueError, match=f"^{key}=cuda, .*; use {key}=cpu or auto"):
+            machine.device_of("cuda", key)
+
+
 def test_auto_takes_what_is_there(monkeypatch):
     for there, kind in ((True, "cuda"), (False, "cpu")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)

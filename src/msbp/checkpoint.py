@@ -81,8 +81,11 @@ class Checkpoint:
         return told + ["it met another run on its outputs folder"] * met_another
 
     def keep(self, folder: Path) -> None:
-        """Copy the checkpoint to a folder, of another file system too."""
-        with open(self.path, "rb") as source, written_whole(folder / "checkpoint.pt") as copy:
+        """Copy the checkpoint, or that of a whole training which this went on from, to any file system."""
+        with (
+            open(self._source() or self.path, "rb") as source,
+            written_whole(folder / "checkpoint.pt") as copy,
+        ):
             shutil.copyfileobj(source, copy)
 
     def close(self) -> None:
@@ -148,7 +151,7 @@ def whole(path: Path | None, remedy: str, what: str = "checkpoint") -> Iterator[
     """
     try:
         yield
-    except OSError:
+    except (OSError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
         reason = str(error).partition("\n")[0]

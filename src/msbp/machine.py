@@ -13,6 +13,7 @@ from typing import Any
 import numba
 import torch
 
+from .limits import check_choice
 from .sparse.allocator import keep_freed_memory
 
 DEVICES = ("cpu", "cuda", "auto")
@@ -23,13 +24,12 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def device_of(name: str) -> torch.device:
-    """The device that trainer.device names; ValueError if it is not there."""
-    if name not in DEVICES:
-        raise ValueError(f"trainer.device must be one of {', '.join(DEVICES)}, got {name!r}")
+def device_of(name: str, key: str = "trainer.device") -> torch.device:
+    """The device that the key's value names; ValueError if it is not there."""
+    check_choice(key, name, DEVICES)
     there = torch.cuda.is_available()
     if name == "cuda" and not there:
-        raise ValueError("trainer.device=cuda, but torch sees no CUDA device; use trainer.device=cpu or auto")
+        raise ValueError(f"{key}=cuda, but torch sees no CUDA device; use {key}=cpu or auto")
     return torch.device("cuda" if there and name != "cpu" else "cpu")
 
 
@@ -84,7 +84,7 @@ def describe(device: torch.device) -> dict[str, Any]:
 
 def timed_under(here: dict[str, Any]) -> dict[str, Any]:
     """What times depend on, of a description."""
-    return {key: here[key] for key in ("commit", "machine", "device", "threads")}
+    return {key: here[key] for key in ("commit", "machine", "device", "threads", "torch", "numba")}
 
 
 def git(*words: str) -> str:
