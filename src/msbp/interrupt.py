@@ -24,7 +24,8 @@ def between_steps() -> Iterator[Asked]:
 
     def ask(number: int, frame: FrameType | None) -> None:
         asked.now = True
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for each in before:
+            signal.signal(each, signal.default_int_handler)
 
     before = {}
     if threading.current_thread() is threading.main_thread():  # only there may handlers be set
