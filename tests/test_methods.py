@@ -155,6 +155,7 @@ def test_turns_need_two_groups(layers):
         ({"schedule": "always"}, "method.schedule must be one of every, alternate, got 'always'"),
         ({"period": 0}, "method.period must be a whole number of at least 1, got 0"),
         ({"period": 1.5}, "period must be"),
+        ({"period": 3, "schedule": "every"}, "period=3 is for method.schedule=alternate"),
     ],
 )
 def test_a_schedule_that_does_not_exist_is_refused(choice, says):

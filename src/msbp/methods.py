@@ -81,6 +81,10 @@ class SparseBackprop:
         check_lstm_choices(self.memory, self.gates, self.carry)
         check_choice("method.schedule", self.schedule, SCHEDULES)
         check_counts("method", period=self.period)
+        if self.period != 1 and self.schedule == "every":
+            raise ValueError(
+                f"method.period={self.period} is for method.schedule=alternate; every has no turns"
+            )
 
     def install(self, model: nn.Module) -> Installed:
         groups = turns(model, self.layers) if self.schedule == "alternate" else []
