@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 from .eager import Converted, eager, eager_forward
 from .factored import Factors
 from .node import hand_over
-from .suited import suits
+from .suited import by_kernel
 
 
 class RowEmbedding(Converted, nn.Embedding):
@@ -33,7 +33,7 @@ class RowEmbedding(Converted, nn.Embedding):
     @eager_forward
     def forward(self, ids: Tensor) -> Tensor:
         """x (..., E) of ids (...)."""
-        if torch.is_grad_enabled() and self.weight.requires_grad and suits(self.weight) and ids.numel():
+        if torch.is_grad_enabled() and self.weight.requires_grad and by_kernel(self.weight) and ids.numel():
             return Lookup.apply(self, ids, self.weight)
         return super().forward(ids)
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from . import lstm_cell
 from .carry import Carry
 from .kernels import lstm as kernels
+from .suited import by_kernel
 
 Estimate = Callable[[Tensor, Carry], tuple[Tensor, None]]
 
@@ -50,7 +51,7 @@ class FullGradient:
         """
         gates, _, previous_c, tanh_c = (t[rows] for t in self.saved)
         tensors = (grad_h, grad_c, gates, previous_c, tanh_c, self.g[rows])
-        if lstm_cell.fast(*tensors):
+        if by_kernel(*tensors):
             kernels.gate_gradients(
                 *lstm_cell.rows_of(grad_out), *(t.data_ptr() for t in tensors), *grad_h.shape
             )

@@ -20,10 +20,10 @@ from .eager import Converted, eager_forward
 from .gates import EstimatedGradient, FullGradient, Saved, Weights
 from .linear import BIAS_GRADIENTS, check_choices
 from .listed import ListedGradient
-from .lstm_cell import fast
 from .memory import MEMORIES, GradientMemory
 from .recurrence import Layer, Plan
 from .sparsifiers import SPARSIFIERS, Sparsifier
+from .suited import by_kernel
 
 States = tuple[Tensor, Tensor]
 LISTABLE = ("per_example", "per_position", "pooled")  # selections row by row, for which there is a kernel
@@ -157,7 +157,7 @@ class SparseLSTM(FusedLSTM):
             return FullGradient(weights, saved)
         memory = cast(GradientMemory, self.memory[place]) if self.gamma else None
         carry = NoMemory() if memory is None else self.carries(memory, batch)
-        if self.listable and fast(*weights[:2], *saved):
+        if self.listable and by_kernel(*weights[:2], *saved):
             choices = (4 * self.k, self.groups, self.gamma, carry, self.dense_bias, self.refuse)
             return ListedGradient(weights, saved, *choices)
         return EstimatedGradient(weights, saved, self.estimate, carry, self.dense_bias, self.refuse)

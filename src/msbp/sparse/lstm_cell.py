@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .kernels import lstm as kernels
+from .suited import by_kernel
 
 
 def advance(
@@ -24,7 +25,7 @@ def advance(
     """Move the states h, c (n, H) one step on, in place; gates (n, 4H) come without bias and leave
     activated."""
     tensors = (h, c, bias, gates, previous_h, previous_c, tanh_c)
-    if fast(*tensors):
+    if by_kernel(*tensors):
         kernels.advance(*(t.data_ptr() for t in tensors), *h.shape)
         return
     previous_h.copy_(h)
@@ -78,8 +79,3 @@ def gate_gradients(
 def rows_of(matrix: Tensor) -> tuple[int, int]:
     """Where a matrix lies whose rows are contiguous, and how many bytes these are apart."""
     return matrix.data_ptr(), matrix.stride(0) * matrix.element_size()
-
-
-def fast(*tensors: Tensor) -> bool:
-    """Whether the kernels can take these."""
-    return all(t.dtype is torch.float32 and t.device.type == "cpu" and t.is_contiguous() for t in tensors)

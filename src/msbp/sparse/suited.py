@@ -16,7 +16,7 @@ _kernels_allowed = ContextVar("kernels_allowed", default=bool(SGEMM))
 
 @contextmanager
 def plain_torch() -> Iterator[None]:
-    """Within it nothing runs by kernel, so the two ways can be compared."""
+    """Within it no layer and no loss runs by kernel, so the two ways can be compared."""
     token = _kernels_allowed.set(False)
     try:
         yield
