@@ -11,7 +11,7 @@ from typing import NoReturn, Self, cast
 import torch
 from torch import Tensor, nn
 
-from .eager import Converted
+from .eager import Converted, not_finite
 from .linear import BIAS_GRADIENTS, check_choices
 from .memory import MEMORIES, GradientMemory, SequentialMemory, SharedMemory
 from .selections import SELECTIONS, Selection, row_top_k
@@ -113,11 +113,7 @@ class SparseConvolution(Converted):
 
     def refuse(self) -> NoReturn:
         """Report a gradient that is not finite."""
-        raise FloatingPointError(
-            f"the gradient of layer {self.name or self} is NaN or infinite in its backward pass, step "
-            f"{self.step + 1}; nothing of it was kept: the learning rate is too high, or the data hold "
-            "bad values"
-        )
+        raise not_finite(self, self.step + 1)
 
     def finish(self, m: Tensor | None) -> None:
         """End a backward pass that went well: store the memory and count the step."""

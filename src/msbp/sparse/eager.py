@@ -71,6 +71,15 @@ class Converted(nn.Module):
         return self.plain.forward(self, x, *others, **named)
 
 
+def not_finite(layer: nn.Module, step: int | None = None) -> FloatingPointError:
+    """The error for a gradient that is NaN or infinite in a backward pass, the one of `step` if it counts."""
+    at = "" if step is None else f", step {step}"
+    return FloatingPointError(
+        f"the gradient of layer {layer.name or layer} is NaN or infinite in its backward pass{at}; nothing "
+        "of it was kept: the learning rate is too high, or the data hold bad values"
+    )
+
+
 def eager_forward(forward: Callable) -> Any:
     """The same for the forward pass of a Converted."""
 

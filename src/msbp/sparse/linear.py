@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from .eager import Converted, eager_forward
+from .eager import Converted, eager_forward, not_finite
 from .memory import MEMORIES, GradientMemory
 from .run import Run
 from .sparsifiers import SPARSIFIERS
@@ -105,10 +105,7 @@ class SparseLinear(Converted, nn.Linear):
 
     def refuse(self) -> None:
         """Report a gradient that is not finite."""
-        raise FloatingPointError(
-            f"the gradient of layer {self.name or self} is NaN or infinite in its backward pass, step "
-            f"{self.step + 1}; nothing of it was kept: the learning rate is too high, or data are bad"
-        )
+        raise not_finite(self, self.step + 1)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, k={self.__dict__.get('k')}"

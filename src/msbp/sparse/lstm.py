@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .carry import CARRIES, Carry, NoMemory
 from .dropout import dropout
-from .eager import Converted, eager_forward
+from .eager import Converted, eager_forward, not_finite
 from .gates import EstimatedGradient, FullGradient, Saved, Weights
 from .linear import BIAS_GRADIENTS, check_choices
 from .listed import ListedGradient
@@ -173,10 +173,7 @@ class SparseLSTM(FusedLSTM):
 
     def refuse(self) -> None:
         """Report a gradient that is not finite."""
-        raise FloatingPointError(
-            f"the gradient of layer {self.name or self} is NaN or infinite in its backward pass; nothing of "
-            "it was kept: the learning rate is too high, or the data hold bad values"
-        )
+        raise not_finite(self)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, k={self.__dict__.get('k')}"
