@@ -13,8 +13,6 @@ from torch import Tensor, nn
 from .eager import eager
 from .kernels.gradient import accumulate
 
-_grad = cast(Any, torch.Tensor.grad)  # the slot that autograd itself writes
-
 
 class Factors:
     """values and columns (B, k) of g, and x (B, i); `limit` is a bound on the entries of the product, if any.

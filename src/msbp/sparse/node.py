@@ -126,7 +126,7 @@ def shortcut(node: Any, grad: Tensor) -> bool:
     if not node.has_shortcut or torch.is_anomaly_enabled():
         return False
     for p in parameters:
-        if p is not None and (p._backward_hooks or p._post_accumulate_grad_hooks):
+        if p is not None and is_hooked(p):
             return False
     token, out, *_ = node.saved_tensors
     lease = lease_of(token, parameters)

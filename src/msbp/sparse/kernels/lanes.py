@@ -9,7 +9,6 @@ from numba.core import cgutils
 
 BYTES = 4
 REAL, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
-SIZES = (64, 16, 4, 1)  # a row is cut into pieces of these
 
 
 class Lanes:
