@@ -169,12 +169,14 @@ def test_a_place_that_cannot_take_the_output_is_refused_before_any_work(copied, 
         str(folder): "is a folder or a device",
         "/dev/null": "is a folder or a device",
         f"{folder}/no/out.txt": "there is no folder .*no for output=",
-        f"{folder.parent}/in.txt": "output= and input= are one file",
-        str(link): "output= and input= are one file",
+        f"{folder.parent}/in.txt": "would replace what input= reads",
+        str(link): "would replace what input= reads",
     }
     for output, told in refusals.items():
         with pytest.raises((ValueError, FileNotFoundError), match=told):
             call(output=output)
-    with pytest.raises(ValueError, match="output= and checkpoint= are one file"):
-        call(output=f"{folder}/weights.pt", checkpoint=f"{folder}/weights.pt")
+    for checkpoint, names in {"": ALL[:-1], "weights.pt": ALL[:-1], "checkpoint.pt": ALL[-1:]}.items():
+        for name in names:
+            with pytest.raises(ValueError, match="would replace what checkpoint= reads"):
+                call(output=str(folder / name), checkpoint=str(folder / checkpoint))
     assert (folder.parent / "in.txt").read_text() == "a\n"

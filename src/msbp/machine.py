@@ -76,7 +76,7 @@ def describe(device: torch.device) -> dict[str, Any]:
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),  # a plain one: checkpoints hold nothing but data
         "numba": numba.__version__,
         "blas": blas[1] if blas else "unknown",
     }
