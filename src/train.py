@@ -13,7 +13,7 @@ import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from msbp import claims, machine, record
+from msbp import locks, machine, record
 from msbp.checkpoint import Checkpoint, drop_finished, save_weights
 from msbp.clock import Clock
 from msbp.dropped import dropped_fraction
@@ -40,14 +40,14 @@ def train(cfg: DictConfig, folder: Path, overrides: list[str]) -> Mapping[str, A
     """The record of this request: the one that there is, or that of a run in folder."""
     ask = request(cfg)
     checkpoints = ask.outputs / "checkpoints"
-    with claims.request(checkpoints, ask.key, again=cfg.force) as place:
+    with locks.request(checkpoints, ask.key, again=cfg.force) as place:
         known = record.find(ask.outputs, ask.signature, ask.seed)
         if known or cfg.force:
             drop_finished(place, ask.trainer.epochs)
         if known and not cfg.force:
             log.info("this request has a record; force=true runs it again\n%s", record.summary(*known))
             return known[1]
-        with claims.run_folder(folder, described(cfg, overrides)), claims.company(checkpoints) as alone:
+        with locks.run_folder(folder, described(cfg, overrides)), locks.company(checkpoints) as alone:
             return learn(ask, folder, place, alone)
 
 

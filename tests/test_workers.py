@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from msbp.workers import claim, release, work
+from msbp.workers import lock, release, work
 
 STEP = "import sys, time; open(sys.argv[1], 'a').write(f'{time.monotonic()} '); "
 # Writes when it began and ended, with a while between; one that is asked to stop saves first.
@@ -129,16 +129,16 @@ def test_an_interrupt_lets_the_children_save_before_the_program_ends(run, tmp_pa
     assert (tmp_path / "a.txt").read_text() == "begun saved"
 
 
-def test_children_of_a_killed_program_save_and_hold_their_claims_until_then(tmp_path):
+def test_children_of_a_killed_program_save_and_hold_their_locks_until_then(tmp_path):
     here, wrote = str(Path(__file__).parent), tmp_path / "a.txt"
     program = subprocess.Popen([sys.executable, "-c", PROGRAM, here, str(tmp_path)])
     until(lambda: wrote.exists() and wrote.read_text() == "begun ")
     program.send_signal(signal.SIGKILL)
     program.wait()
-    claims = []
-    until(lambda: claims.extend(claim(tmp_path, job(tmp_path, "a"))) or claims)
+    locks = []
+    until(lambda: locks.extend(lock(tmp_path, job(tmp_path, "a"))) or locks)
     assert wrote.read_text() == "begun saved"
-    release(claims)
+    release(locks)
 
 
 def until(reached):

@@ -1,6 +1,6 @@
 """Commands as processes of their own, side by side or one at a time, over every program that shares a folder.
 
-A job and the machine are claimed by flock; a child inherits its claims, so that they last as long as it does,
+A job and the machine are locked by flock; a child inherits its locks, so that they last as long as it does,
 also where the program that started it was killed. Children of a killed program are asked to stop.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
-from .claims import held
+from .locks import held
 
 LOOK = 0.5  # seconds between two looks at the children
 AGAIN = 2.0  # seconds until a job of another program is looked at again
@@ -44,7 +44,7 @@ class Worker:
     job: Job
     log: Path
     process: subprocess.Popen
-    claims: list[IO[bytes]]
+    locks: list[IO[bytes]]
     since: float = field(default_factory=time.monotonic)
 
     @property
@@ -54,8 +54,8 @@ class Worker:
     def ended(self) -> bool:
         if self.process.poll() is None:
             return False
-        for claim in self.claims:
-            claim.close()
+        for lock in self.locks:
+            lock.close()
         return True
 
     def said(self) -> str:
@@ -92,11 +92,11 @@ def work(
         while True:
             pending = [job for job in plan() if job.key not in tried]
             for job in pending:
-                if len(running) < at_once and (claims := claim(folder, job)):
+                if len(running) < at_once and (locks := lock(folder, job)):
                     if job.key not in {still.key for still in plan()}:  # another program has just done it
-                        release(claims)
+                        release(locks)
                         continue
-                    worker = tried[job.key] = start(job, folder, claims, environment)
+                    worker = tried[job.key] = start(job, folder, locks, environment)
                     running.append(worker)
                     voice.begins(worker)
             pending = [job for job in pending if job.key not in tried]
@@ -125,23 +125,23 @@ def wait(running: Sequence[Worker], pending: Sequence[Job], voice: Voice) -> Wor
         time.sleep(LOOK)
 
 
-def claim(folder: Path, job: Job) -> list[IO[bytes]]:
+def lock(folder: Path, job: Job) -> list[IO[bytes]]:
     """Locks on the job and on the machine, whole for a job alone; nothing where another has one of them."""
-    claims: list[IO[bytes]] = []
+    locks: list[IO[bytes]] = []
     for name, shared in ((f"{job.key}.lock", False), ("machine.lock", not job.alone)):
-        claims.append(open(folder / name, "ab"))
-        if not held(claims[-1], wait=False, shared=shared):
-            release(claims)
+        locks.append(open(folder / name, "ab"))
+        if not held(locks[-1], wait=False, shared=shared):
+            release(locks)
             return []
-    return claims
+    return locks
 
 
-def release(claims: Sequence[IO[bytes]]) -> None:
-    for claim in claims:
-        claim.close()
+def release(locks: Sequence[IO[bytes]]) -> None:
+    for lock in locks:
+        lock.close()
 
 
-def start(job: Job, folder: Path, claims: list[IO[bytes]], environment: Mapping[str, str]) -> Worker:
+def start(job: Job, folder: Path, locks: list[IO[bytes]], environment: Mapping[str, str]) -> Worker:
     """The job in a session of its own, so that a terminal's Ctrl-C does not reach it past this program."""
     command = [sys.executable, "-m", "msbp.tied", str(os.getpid()), *job.words]
     log = folder / f"{job.key}.log"
@@ -153,9 +153,9 @@ def start(job: Job, folder: Path, claims: list[IO[bytes]], environment: Mapping[
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            pass_fds=[claim.fileno() for claim in claims],
+            pass_fds=[lock.fileno() for lock in locks],
         )
-    return Worker(job, log, process, claims)
+    return Worker(job, log, process, locks)
 
 
 def stop(running: Sequence[Worker]) -> None:

@@ -5,44 +5,44 @@ from pathlib import Path
 
 import pytest
 
-from msbp import claims
+from msbp import locks
 
 
 def test_a_run_alone_is_alone(tmp_path):
     for _ in range(2):
-        with claims.company(tmp_path) as alone:
+        with locks.company(tmp_path) as alone:
             assert alone()
 
 
 def test_two_runs_that_meet_both_know_it(tmp_path):
-    with claims.company(tmp_path) as first:
+    with locks.company(tmp_path) as first:
         assert first()
-        with claims.company(tmp_path) as second:
+        with locks.company(tmp_path) as second:
             assert not second() and not first()
         assert not first(), "the other has ended, but the times were shared"
-    with claims.company(tmp_path) as later:
+    with locks.company(tmp_path) as later:
         assert later()
 
 
 def test_a_forced_request_takes_a_place_of_its_own(tmp_path):
-    with claims.request(tmp_path, "key", again=False) as first:
-        with claims.request(tmp_path, "key", again=True) as second:
-            with claims.request(tmp_path, "key", again=True) as third:
+    with locks.request(tmp_path, "key", again=False) as first:
+        with locks.request(tmp_path, "key", again=True) as second:
+            with locks.request(tmp_path, "key", again=True) as third:
                 assert [path.name for path in (first, second, third)] == ["key.pt", "key.2.pt", "key.3.pt"]
-    with claims.request(tmp_path, "key", again=True) as alone:
+    with locks.request(tmp_path, "key", again=True) as alone:
         assert alone == first, "a killed run finds its checkpoint"
 
 
 def test_half_a_checkpoint_of_a_killed_process_goes_and_nobody_elses(tmp_path):
     for name in (".key.pt.x1.part", ".key.2.pt.x1.part", ".key2.pt.x1.part", "key.pt"):
         (tmp_path / name).touch()
-    with claims.request(tmp_path, "key", again=False):
+    with locks.request(tmp_path, "key", again=False):
         left = {path.name for path in tmp_path.iterdir()} - {"key.lock"}
         assert left == {".key.2.pt.x1.part", ".key2.pt.x1.part", "key.pt"}
 
 
 def hold(folder, ready, leave):
-    with claims.request(folder, "key", again=False):
+    with locks.request(folder, "key", again=False):
         ready.set()
         leave.wait()
 
@@ -59,12 +59,12 @@ def test_an_equal_request_waits_and_says_so(tmp_path, caplog):
             leave.set()  # only once it was said
 
     handler = Leave()
-    claims.log.addHandler(handler)
+    locks.log.addHandler(handler)
     try:
-        with caplog.at_level(logging.INFO), claims.request(tmp_path, "key", again=False) as place:
+        with caplog.at_level(logging.INFO), locks.request(tmp_path, "key", again=False) as place:
             assert place.name == "key.pt" and "waiting for it" in caplog.text
     finally:
-        claims.log.removeHandler(handler)
+        locks.log.removeHandler(handler)
     other.join()
 
 
@@ -73,7 +73,7 @@ FILES = {"config.yaml": b"seed: 0\n"}
 
 def test_a_folder_keeps_its_files_and_the_log_of_its_run_alone(tmp_path, caplog):
     caplog.set_level(logging.INFO)
-    with claims.run_folder(tmp_path / "run", FILES):
+    with locks.run_folder(tmp_path / "run", FILES):
         logging.getLogger("msbp").info("inside γ")
     logging.getLogger("msbp").info("outside")
     log = (tmp_path / "run/train.log").read_text(encoding="utf-8")
@@ -82,13 +82,13 @@ def test_a_folder_keeps_its_files_and_the_log_of_its_run_alone(tmp_path, caplog)
 
 
 def test_an_unfinished_run_may_go_on_in_its_folder_but_no_other(tmp_path):
-    with claims.run_folder(tmp_path, FILES):
-        with pytest.raises(FileExistsError, match="holds another run"), claims.run_folder(tmp_path, FILES):
+    with locks.run_folder(tmp_path, FILES):
+        with pytest.raises(FileExistsError, match="holds another run"), locks.run_folder(tmp_path, FILES):
             pass
-    with claims.run_folder(tmp_path, FILES):
+    with locks.run_folder(tmp_path, FILES):
         pass
     for files in ({"config.yaml": b"seed: 1\n"}, FILES):
-        with pytest.raises(FileExistsError, match="holds another run"), claims.run_folder(tmp_path, files):
+        with pytest.raises(FileExistsError, match="holds another run"), locks.run_folder(tmp_path, files):
             pass
         (tmp_path / "record.json").write_bytes(b"{}")
     assert (tmp_path / "config.yaml").read_bytes() == FILES["config.yaml"]
@@ -96,7 +96,7 @@ def test_an_unfinished_run_may_go_on_in_its_folder_but_no_other(tmp_path):
 
 def test_a_failed_run_has_its_reason_in_the_log(tmp_path, caplog):
     caplog.set_level(logging.INFO)
-    with pytest.raises(ZeroDivisionError), claims.run_folder(tmp_path, FILES):
+    with pytest.raises(ZeroDivisionError), locks.run_folder(tmp_path, FILES):
         raise ZeroDivisionError("no loss at all")
     log = (tmp_path / "train.log").read_text()
     assert "no loss at all" in log and "Traceback" in log
@@ -108,8 +108,8 @@ def test_a_full_disk_is_told_with_the_file_and_without_the_log(tmp_path, monkeyp
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match=r"cannot write: No space left on device.*latest"):
-        claims.company(tmp_path).__enter__()
-    log = claims.Log("/dev/full")
+        locks.company(tmp_path).__enter__()
+    log = locks.Log("/dev/full")
     log.handle(logging.makeLogRecord({"msg": "a line"}))
     log.close()
     assert capsys.readouterr().err == ""
