@@ -19,7 +19,7 @@ from msbp.clock import Clock
 from msbp.dropped import dropped_fraction
 from msbp.launch import CONF, described, report_command, start
 from msbp.request import Request, request
-from msbp.trainer import Run
+from msbp.run import Run
 
 log = logging.getLogger(__name__)
 DEV_BATCHES = 10  # for dropped_fraction

@@ -16,11 +16,12 @@ MAY = {  # part of the project -> parts that it may import, besides itself
     "locks": {"atomic", "record"}, "decoding": set(), "tasks": {"atomic", "decoding", "kinds", "limits"},
     "checkpoint": {"atomic", "record", "sparse"}, "trained": {"checkpoint", "parts", "tasks"},
     "analysis": {"record", "atomic", "kinds", "limits", "sparse"},
-    "trainer": {"checkpoint", "clock", "interrupt", "limits", "machine", "progress", "record"},
+    "run": {"checkpoint", "clock", "record"},
+    "trainer": {"checkpoint", "interrupt", "limits", "machine", "progress", "run"},
     "__init__": set(),
     "tied": set(), "workers": {"locks"}, "news": {"workers"}, "ready": {"launch", "parts"},
     "bench": {
-        *("models", "clock", "kinds", "launch", "machine", "methods", "parts", "sparse", "tasks", "trainer"),
+        *("models", "clock", "kinds", "launch", "machine", "methods", "parts", "sparse", "tasks", "run"),
     },
 }  # fmt: skip
 WITH_TORCH = {"angle", "theory"}  # of analysis

@@ -111,8 +111,8 @@ def test_a_run_killed_after_its_record_is_not_gone_on_with(within, force):
 
 def test_a_forced_run_killed_before_its_end_goes_on_when_it_is_forced_again(within):
     within()
-    within("force=true", at="msbp.trainer.Run.end_epoch")
-    within("force=true", "trainer.save_every=1", at="msbp.trainer.Run.end_epoch")
+    within("force=true", at="msbp.run.Run.end_epoch")
+    within("force=true", "trainer.save_every=1", at="msbp.run.Run.end_epoch")
     assert within()["resumed"] is False and len(left(within.outputs)) == 1
     assert within("force=true")["resumed"] and left(within.outputs) == []
 

@@ -13,9 +13,10 @@ from msbp.clock import Clock
 from msbp.methods import FullBackprop, SparseBackprop
 from msbp.models.mlp import MLP
 from msbp.optim import SGD, Adam, clip_grad_norm_, clip_grad_value_
+from msbp.run import Run, labels
 from msbp.tasks.base import Score, Splits
 from msbp.tasks.mnist import Mnist, made_up
-from msbp.trainer import Run, Trainer, labels
+from msbp.trainer import Trainer
 
 METHODS = {
     "baseline": FullBackprop(),

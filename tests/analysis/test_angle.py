@@ -14,10 +14,11 @@ from msbp.methods import FullBackprop, SparseBackprop
 from msbp.models.mlp import MLP
 from msbp.optim import Adam
 from msbp.record import signature
+from msbp.run import Run
 from msbp.sparse import memories
 from msbp.tasks.base import Splits
 from msbp.tasks.mnist import Mnist, made_up
-from msbp.trainer import Run, Trainer
+from msbp.trainer import Trainer
 
 SBP, MSBP = SparseBackprop(0.1, 0.0, name="sbp"), SparseBackprop(0.1, 0.8)
 LAYERS = {"net.0", "net.3", "net.6", "hidden", "total"}

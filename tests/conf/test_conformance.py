@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 from msbp.launch import CONF, compose
 from msbp.record import signature
-from msbp.trainer import WARM_UP, State
+from msbp.run import WARM_UP, State
 from src.train import train
 
 TASKS, METHODS, MODELS = (

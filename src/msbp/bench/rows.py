@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..clock import PHASES, Clock
 from ..parts import build
-from ..trainer import Run
+from ..run import Run
 
 
 class Row:
