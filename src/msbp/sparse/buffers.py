@@ -12,10 +12,10 @@ from torch import Tensor
 from .activations import IDENTITY
 from .factored import Factors
 from .kernels.backward import NARROW
+from .kernels.select import FIRST_DISTANCE
 from .memory import MEMORIES, SlotMemory
 from .stage import Sparse, Stage
 
-FIRST_DISTANCE = 2 << 23  # two octaves below the largest magnitude
 KINDS = {kind: code for code, kind in enumerate([type(None), *MEMORIES.values()])}
 
 

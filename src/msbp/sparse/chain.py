@@ -11,7 +11,7 @@ from .activations import ACTIVATIONS, IDENTITY
 from .eager import Converted, eager, eager_forward
 from .embedding import has_ordinary_rows
 from .linear import SparseLinear
-from .run import Run
+from .run import StageRun
 from .stage import Stage
 
 Step = Callable[[Tensor], Tensor]
@@ -42,10 +42,10 @@ class Chain(Converted, nn.Sequential):
         """self(embedding(tokens).flatten(1)), with an ordinary embedding as part of the first node."""
         first, *others = self._steps()
         x = None
-        if isinstance(first, Run) and has_ordinary_rows(embedding) and not any(hooks_of([embedding])):
+        if isinstance(first, StageRun) and has_ordinary_rows(embedding) and not any(hooks_of([embedding])):
             run = self.__dict__.get("_embedded")
             if run is None or run.stages is not first.stages or run.embedding is not embedding:
-                run = self.__dict__["_embedded"] = Run(first.stages, embedding)
+                run = self.__dict__["_embedded"] = StageRun(first.stages, embedding)
             x = run.look_up(tokens)
         if x is None:
             x = first(embedding(tokens).flatten(1))
@@ -80,7 +80,7 @@ def look_up(embedding: nn.Embedding, net: nn.Module, tokens: Tensor) -> Tensor:
 
 
 def group(modules: Iterable[tuple[nn.Module, bool]]) -> list[Step]:
-    """Each linear layer with what follows it as a stage, stages in a row as one Run.
+    """Each linear layer with what follows it as a stage, stages in a row as one StageRun.
 
     With each module it is said whether it may be taken; others are called as they are.
     """
@@ -99,7 +99,7 @@ def group(modules: Iterable[tuple[nn.Module, bool]]) -> list[Step]:
             dropout: Any = waiting.popleft()[0] if next_is(nn.Dropout) else None
             stages = (*stages, Stage(linear, sparse, activation, dropout))
         if stages and not next_is(SparseLinear, nn.Linear):
-            found.append(Run(stages))
+            found.append(StageRun(stages))
             stages = ()
         if waiting and not next_is(SparseLinear, nn.Linear):
             found.append(waiting.popleft()[0])

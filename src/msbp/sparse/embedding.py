@@ -34,11 +34,11 @@ class RowEmbedding(Converted, nn.Embedding):
     def forward(self, ids: Tensor) -> Tensor:
         """x (..., E) of ids (...)."""
         if torch.is_grad_enabled() and self.weight.requires_grad and by_kernel(self.weight) and ids.numel():
-            return Lookup.apply(self, ids, self.weight)
+            return RowLookup.apply(self, ids, self.weight)
         return super().forward(ids)
 
 
-class Lookup(torch.autograd.Function):
+class RowLookup(torch.autograd.Function):
     """The node: forward looks up, backward hands on what came as factors."""
 
     @staticmethod

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from .eager import Converted, eager_forward, not_finite
 from .memory import MEMORIES, GradientMemory
-from .run import Run
+from .run import StageRun
 from .sparsifiers import SPARSIFIERS
 from .stage import Stage
 
@@ -72,7 +72,7 @@ class SparseLinear(Converted, nn.Linear):
         """h = xWᵀ + b, (..., i) to (..., n)."""
         run = self.__dict__.get("_run")
         if run is None:
-            run = self.__dict__["_run"] = Run((Stage(self, sparse=self),))
+            run = self.__dict__["_run"] = StageRun((Stage(self, sparse=self),))
         return run(x)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -12,9 +12,8 @@ from torch import Tensor
 from .carry import Carry
 from .gates import FullGradient, Saved, Weights
 from .kernels import gates, panels
+from .kernels.select import FIRST_DISTANCE
 from .lstm_cell import rows_of
-
-FIRST_DISTANCE = 2 << 23  # two octaves below the largest magnitude
 
 
 class ListedGradient(FullGradient):

@@ -62,7 +62,7 @@ class FusedMaxOverTime(Converted, MaxOverTime):
         if torch.is_autocast_enabled(x.device.type):
             with torch.autocast(x.device.type, enabled=False):  # a selection needs the parameters' precision
                 return self(x.to(self.weight.dtype), index, offsets)
-        return Pass.apply(self, *self.batch(x, index, offsets), self.weight, self.bias)
+        return MaxPass.apply(self, *self.batch(x, index, offsets), self.weight, self.bias)
 
     def select(self, gradient: Tensor, start: Tensor, offsets: Tensor) -> tuple[Entries, Tensor | None]:
         """What to propagate of the winners' ∂ℓ/∂h (B, F), and the memory that follows."""
@@ -99,7 +99,7 @@ def one_a_map(gradient: Tensor, start: Tensor) -> Entries:
     return Entries(gradient.reshape(-1), maps.reshape(-1), start.reshape(-1))
 
 
-class Pass(torch.autograd.Function):
+class MaxPass(torch.autograd.Function):
     """The node: forward keeps where each maximum was, backward follows the entries from there."""
 
     @staticmethod

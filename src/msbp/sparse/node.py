@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .eager import eager
 from .factored import Factors, leave
-from .plain import Saved, pull, push
+from .plain import SavedStage, pull, push
 from .stage import Stage
 from .suited import PARAMETERS
 from .workspace import Gradient, Workspace
@@ -69,7 +69,7 @@ class Pass(torch.autograd.Function):
             )
         tensors, grad, parameters = ctx.saved_tensors, grads[0].contiguous(), ctx.parameters
         if not ctx.by_kernel:
-            saved = [Saved(*tensors[at : at + 3]) for at in range(0, 3 * len(ctx.stages), 3)]
+            saved = [SavedStage(*tensors[at : at + 3]) for at in range(0, 3 * len(ctx.stages), 3)]
             with torch.autocast(grad.device.type, enabled=False):
                 dense_x, formed = pull(ctx.stages, saved, parameters[::2], grad)
             return (

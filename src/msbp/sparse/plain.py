@@ -16,7 +16,7 @@ Stages = tuple[Stage, ...]
 Parameters = Sequence[Any]  # tensors; None for a bias that is not there
 
 
-class Saved(NamedTuple):
+class SavedStage(NamedTuple):
     """What a backward pass needs: x (B, i), pre-activation h and keep = mask times scale (B, n), or None."""
 
     x: Tensor
@@ -24,7 +24,7 @@ class Saved(NamedTuple):
     keep: Tensor | None
 
 
-def push(stages: Stages, x: Tensor, parameters: Parameters) -> tuple[Tensor, list[Saved]]:
+def push(stages: Stages, x: Tensor, parameters: Parameters) -> tuple[Tensor, list[SavedStage]]:
     """Forward: the output, and what each stage saves. parameters: a weight and a bias per stage."""
     key = draw_key() if any(stage.p for stage in stages) else 0
     saved = []
@@ -35,13 +35,13 @@ def push(stages: Stages, x: Tensor, parameters: Parameters) -> tuple[Tensor, lis
             mask = keep_mask((h.shape[0], h.shape[1]), stage.p, key_at(key, depth), h.device)
             keep = mask.to(h.dtype) * keep_scale(stage.p)
             z = z * keep
-        saved.append(Saved(x, None if stage.activation is IDENTITY else h, keep))
+        saved.append(SavedStage(x, None if stage.activation is IDENTITY else h, keep))
         x = z
     return x, saved
 
 
 def pull(
-    stages: Stages, saved: list[Saved], weights: Sequence[Tensor], grad: Tensor
+    stages: Stages, saved: list[SavedStage], weights: Sequence[Tensor], grad: Tensor
 ) -> tuple[Tensor, list[Tensor]]:
     """Backward: ∂ℓ/∂x and the gradients of a weight and a bias per stage.
 

@@ -15,7 +15,7 @@ from .workspace import Workspace
 Parameters = list[Tensor | None]
 
 
-class Run:
+class StageRun:
     """One autograd node for several stages: by kernel where they fit, in plain torch on any device and dtype.
 
     With an embedding the input is looked up in it: the F tokens of an example give F rows side by side.

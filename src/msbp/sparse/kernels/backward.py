@@ -66,7 +66,7 @@ def carry(row, b, s):
 
 
 @kernel
-def emit(row, b, s, kept, count, grad_bias, residual):
+def emit(row, b, s, kept, count, grad_bias, unpropagated):
     """Write the kept entries of example b; the rest goes to the next memory or, if shared, to its sum."""
     n, k = row.size, s.k
     values, columns = floats(s.values + b * k * BYTES, k), ints(s.columns + b * k * BYTES, k)
@@ -80,7 +80,7 @@ def emit(row, b, s, kept, count, grad_bias, residual):
     for q in range(count, k):  # fewer than k entries are not zero
         values[q], columns[q] = 0, 0
     if s.kind == SHARED:
-        add(residual, row)
+        add(unpropagated, row)
     elif s.kind != NONE:
         following = floats(s.memory_next + (b * n * BYTES if s.kind == PER_SLOT else 0), n)
         gamma = np.float32(s.gamma)
@@ -94,13 +94,13 @@ def select(s, grad, above, B, scratch):
     n, stride = s.outputs, scratch_stride(s.outputs)
     lanes = (n + LANES - 1) // LANES * LANES
     line, bits = floats(scratch, lanes), ints(scratch, lanes)
-    residual = floats(scratch + stride, n)
+    unpropagated = floats(scratch + stride, n)
     candidates, magnitudes = ints(scratch + 2 * stride, stride), ints(scratch + 3 * stride, stride)
     kept = ints(scratch + 4 * stride, stride)
     grad_bias = floats(s.grad_bias if s.grad_bias else scratch + 5 * stride, n)
     line[n:] = 0
     grad_bias[:] = 0
-    residual[:] = 0
+    unpropagated[:] = 0
     row, distance = line[:n], s.distance
     if s.unified:
         sums = floats(scratch, n)
@@ -119,7 +119,7 @@ def select(s, grad, above, B, scratch):
             largest = max(largest, bits[j])
         count, distance = top_k(bits, lanes, s.k, np.int64(largest), distance, candidates, magnitudes, kept)
         for b in range(B):
-            emit(floats(s.grad_h + b * n * BYTES, n), b, s, kept, count, grad_bias, residual)
+            emit(floats(s.grad_h + b * n * BYTES, n), b, s, kept, count, grad_bias, unpropagated)
     else:
         for b in range(B):
             form_grad_h(scratch, b, s, grad, above)
@@ -129,12 +129,12 @@ def select(s, grad, above, B, scratch):
             if largest >= INFINITE:
                 return False
             count, distance = top_k(bits, lanes, s.k, largest, distance, candidates, magnitudes, kept)
-            emit(row, b, s, kept, count, grad_bias, residual)
+            emit(row, b, s, kept, count, grad_bias, unpropagated)
     s.distance = distance
     if s.kind == SHARED:
         following, share = floats(s.memory_next, n), np.float32(s.gamma / B)
         for j in range(n):
-            following[j] = share * residual[j]
+            following[j] = share * unpropagated[j]
     return True
 
 

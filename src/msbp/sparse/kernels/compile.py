@@ -21,9 +21,7 @@ config: Any = numba_config
 
 
 def _digest() -> str:
-    content = b"".join(
-        file.read_bytes() for file in sorted(HERE.parent.rglob("*.py")) if "kernel" in str(file)
-    )
+    content = b"".join(file.read_bytes() for file in sorted(HERE.glob("*.py")))
     return hashlib.sha256(content).hexdigest()[:12]
 
 

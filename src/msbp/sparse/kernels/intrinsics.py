@@ -13,29 +13,29 @@ I32, I64 = ir.IntType(32), ir.IntType(64)
 
 
 @intrinsic
-def _pointer(typing, address):
+def pointer(typing, address):
     """An integer as a pointer."""
     return types.voidptr(types.int64), lambda c, b, s, a: b.inttoptr(a[0], cgutils.voidptr_t)
 
 
 @kernel
 def floats(address, shape):
-    return carray(_pointer(address), shape, np.float32)
+    return carray(pointer(address), shape, np.float32)
 
 
 @kernel
 def ints(address, shape):
-    return carray(_pointer(address), shape, np.int32)
+    return carray(pointer(address), shape, np.int32)
 
 
 @kernel
 def bools(address, shape):
-    return carray(_pointer(address), shape, np.bool_)
+    return carray(pointer(address), shape, np.bool_)
 
 
 @kernel
 def longs(address, shape):
-    return carray(_pointer(address), shape, np.int64)
+    return carray(pointer(address), shape, np.int64)
 
 
 @intrinsic

@@ -4,7 +4,7 @@ import numpy as np
 from numba import carray
 
 from .compile import kernel
-from .intrinsics import _pointer
+from .intrinsics import pointer
 
 IDENTITY, RELU, TANH, CUBE = range(4)
 NONE, SHARED, PER_SLOT, SEQUENTIAL = range(4)
@@ -28,4 +28,4 @@ STAGE = np.dtype([*((name, np.int64) for name in _WHOLE), ("gamma", np.float64),
 
 @kernel
 def stage_table(address, count):
-    return carray(_pointer(address), count, STAGE)
+    return carray(pointer(address), count, STAGE)

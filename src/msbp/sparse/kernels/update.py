@@ -12,7 +12,7 @@ from numba import carray
 from .adam import drift_row, step_row
 from .compile import kernel
 from .gradient import clamp, form_row, panel_width
-from .intrinsics import _pointer, address_of, floats, ints
+from .intrinsics import address_of, floats, ints, pointer
 from .lanes import BYTES
 from .rows import by_column
 
@@ -28,7 +28,7 @@ UPDATE = np.dtype([*((name, np.int64) for name in _WHOLE), ("limit", np.float64)
 
 @kernel
 def table_of(address, count):
-    return carray(_pointer(address), count, UPDATE)
+    return carray(pointer(address), count, UPDATE)
 
 
 @kernel
