@@ -17,9 +17,9 @@ from msbp.analysis.files import save
 from msbp.analysis.published import contents
 from msbp.analysis.publishing import publish, publish_angles
 from msbp.analysis.settings import Settle, settings_from
-from msbp.analysis.sources import ANGLES
 from msbp.analysis.wanted import plain
 from msbp.launch import CONF, compose, start
+from msbp.record import ANGLES
 
 
 @hydra.main(config_path=CONF, config_name="publish", version_base="1.3")

@@ -1,6 +1,5 @@
 """The paper's bounds held against numbers: python -m src.theory"""
 
-import json
 import sys
 from typing import Any
 
@@ -11,6 +10,7 @@ from omegaconf import DictConfig
 from msbp import machine
 from msbp.analysis.files import save
 from msbp.analysis.theory import checks
+from msbp.interchange import json_text
 from msbp.launch import CONF, folder, start
 
 
@@ -20,7 +20,7 @@ def main(cfg: DictConfig) -> None:
     found = checks(cfg.seed)
     here = machine.describe(torch.device("cpu"))
     found |= {name: here[name] for name in ("commit", "dirty", "torch")}
-    save({path: json.dumps(found, ensure_ascii=False, allow_nan=False, indent=1) + "\n"})
+    save({path: json_text(found, indent=1)})
     for name in ("lemma_3", "lemma_4", "theorem_1"):
         for row in found[name]:
             print(f"{name.replace('_', ' ')}: {said(row)}")

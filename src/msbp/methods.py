@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from torch import nn
 
+from .kinds import fits
 from .limits import check_choice, check_counts
 from .sparse import convert, fuse
 from .sparse.linear import check_choices
@@ -71,11 +72,11 @@ class SparseBackprop:
     _groups: list[list[Any]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not (is_number(self.r) and 0 < self.r <= 1):
+        if not (fits(self.r, float) and 0 < self.r <= 1):
             raise ValueError(
                 f"sparse ratio r must be in (0, 1], got {self.r!r}; for plain backprop use method=baseline"
             )
-        if not is_number(self.gamma):
+        if not fits(self.gamma, float):
             raise ValueError(f"memory ratio gamma must be a number in [0, 1], got {self.gamma!r}")
         check_choices(self.gamma, self.memory, self.selection, self.bias)
         check_lstm_choices(self.memory, self.gates, self.carry)
@@ -113,7 +114,3 @@ def turns(model: nn.Module, layers: Sequence[str] | None) -> list[list[str]]:
             f"{type(model).__name__} has {found or 'none'}: use method.schedule=every"
         )
     return found
-
-
-def is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

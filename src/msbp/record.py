@@ -1,8 +1,6 @@
 """The record of a run, and the signature that says which runs asked for the same thing. Imports no torch."""
 
-import csv
 import hashlib
-import io
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +10,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from .atomic import written_whole
-from .kinds import fits
+from .interchange import check, csv_text, json_text, parsed
 
 log = logging.getLogger(__name__)
 NAME, ANGLES, HYPOTHESES = "record.json", "angles.jsonl", "hypotheses.txt"
@@ -139,13 +137,8 @@ def write(
 
     Each is written whole or not at all; the record comes last.
     """
-    rows = record["history"]
-    text = io.StringIO()
-    table = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    table.writeheader()
-    table.writerows(rows)
     with written_whole(folder / "history.csv") as file:
-        file.write(text.getvalue().encode())
+        file.write(csv_text(record["history"]).encode())
     if angles:
         with written_whole(folder / ANGLES) as file:
             file.writelines(angle_line(record, angle).encode() for angle in angles)
@@ -154,7 +147,7 @@ def write(
             with written_whole(folder / name) as file:
                 file.writelines(f"{line}\n".encode() for line in lines)
     with written_whole(folder / NAME) as file:
-        file.write((json.dumps(record, ensure_ascii=False, allow_nan=False, indent=1) + "\n").encode())
+        file.write(json_text(record, indent=1).encode())
     return folder / NAME
 
 
@@ -165,7 +158,7 @@ def angle_line(record: Mapping[str, Any], angle: Mapping[str, Any]) -> str:
         "config": {name: record[name] for name in names},
         "k": next(iter(record["k_per_layer"].values())),
     }
-    return json.dumps(about | dict(angle), ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(about | dict(angle))
 
 
 def find(outputs: Path, wanted: str, seed: int) -> tuple[Path, dict[str, Any]] | None:
@@ -184,25 +177,6 @@ def find(outputs: Path, wanted: str, seed: int) -> tuple[Path, dict[str, Any]] |
 
 def parse(content: bytes | str) -> dict[str, Any]:
     """A record out of its JSON; ValueError says what is wrong with it."""
-    try:
-        record = json.loads(content, parse_constant=_refuse)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ValueError(f"not a whole JSON record ({error})") from error
-    if not isinstance(record, dict):
-        raise ValueError(f"not a record but a {type(record).__name__}")
-    wrong = [key for key, kind in NEEDED.items() if not all(fits(value, kind) for value in at(record, key))]
-    if wrong:
-        raise ValueError(f"missing or of the wrong type: {', '.join(wrong)}")
+    record = parsed(content)
+    check(record, NEEDED, "record")
     return record
-
-
-def at(tree: Any, key: str) -> list[Any]:
-    """The values of a record at a dotted key; Ellipsis stands for what is not there."""
-    name, _, rest = key.partition(".")
-    here = tree if isinstance(tree, dict) else {}
-    below = list(here.values()) if name == "*" else [here.get(name, ...)]
-    return [value for one in below for value in at(one, rest)] if rest else below
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not a number")

@@ -5,10 +5,11 @@ import re
 import pytest
 
 from msbp.analysis import rows
-from msbp.analysis.formats import LATEX, MARKDOWN, comma_separated, latex, markdown
+from msbp.analysis.formats import LATEX, MARKDOWN, latex, markdown
 from msbp.analysis.runs import Runs
 from msbp.analysis.sheet import sheet
 from msbp.analysis.tables import fill
+from msbp.interchange import csv_text
 
 AWKWARD = r"r=0.05_γ 50%&#1~x^2\|b"
 CONFIG = {
@@ -64,7 +65,7 @@ def test_markdown_escapes_are_undone_by_a_reader():
 
 
 def test_csv_has_the_agreed_columns_and_plain_numbers(table):
-    (row,) = csv.DictReader(io.StringIO(comma_separated(rows.of(table).numbers)))
+    (row,) = csv.DictReader(io.StringIO(csv_text(rows.of(table).numbers)))
     agreed = (
         "block task method r gamma hidden n score_mean score_sd bp_s bp_update_s total_s bp_ratio "
         "total_ratio paper_score paper_bp_s paper_total_s"
@@ -77,6 +78,6 @@ def test_csv_has_the_agreed_columns_and_plain_numbers(table):
 
 
 def test_an_empty_table_still_has_every_column(settle):
-    (row,) = csv.DictReader(io.StringIO(comma_separated(rows.of(fill(CONFIG, Runs(), settle)).numbers)))
+    (row,) = csv.DictReader(io.StringIO(csv_text(rows.of(fill(CONFIG, Runs(), settle)).numbers)))
     assert row["n"] == "0"
     assert row["bp_s"] == row["bp_ratio"] == ""

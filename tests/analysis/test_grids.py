@@ -5,9 +5,10 @@ import pytest
 
 from msbp.analysis import figures, grid_tables
 from msbp.analysis.documents import document
-from msbp.analysis.formats import comma_separated, renderings
+from msbp.analysis.formats import renderings
 from msbp.analysis.sources import Sources
 from msbp.analysis.statistics import f_ratio, pooled_t
+from msbp.interchange import csv_text
 
 GRID = {
     "name": "small", "task": "mnist", "seeds": 4, "baseline": ["method=baseline"], "sbp": ["method=sbp"],
@@ -61,7 +62,7 @@ def test_accuracy_by_gamma_starts_at_sbp_and_has_intervals_and_the_baseline(sour
     assert [point.x for point in five.points] == [0, 0.1] and not twenty.points
     assert five.points[1].y == pytest.approx(97.85) and five.points[1].low < 97.85 < five.points[1].high
     assert made.figure.levels[0].points[0].y == pytest.approx(98.1)
-    assert comma_separated(made.numbers).splitlines()[0] == "series,x,y,low,high,n"
+    assert csv_text(made.numbers).splitlines()[0] == "series,x,y,low,high,n"
     assert made.figure.note == "n = 4 runs a point."
     assert len(made.used) == 11 and made.lacks
 

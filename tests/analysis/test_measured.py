@@ -13,7 +13,7 @@ from msbp.analysis.formats import renderings
 from msbp.analysis.published import files_of
 from msbp.analysis.runs import Runs
 from msbp.analysis.sources import Sources
-from msbp.analysis.verdicts import Evidence
+from msbp.analysis.verdicts import Measured
 
 BY_K = {"benchmarks": [{"case": "mnist", "sweep": "k"}]}
 
@@ -134,7 +134,7 @@ def test_of_a_partial_sweep_what_is_there_is_shown_and_the_rest_is_empty(swept, 
     assert named == (set(part) - {"torch"} if {*part} & {"sbp", "msbp"} else set())
     assert renderings(table).keys() == {"md", "tex", "csv"} and files_of(figure, draw=False)
     rules = {**config, "slopes": [0.8, 1.2], "largest": 100}
-    assert len(rules_of_times.proportional(rules, Evidence(measured, dict))) == 2
+    assert len(rules_of_times.proportional(rules, Measured(measured, dict, {}))) == 2
     assert all(f"BP of {name}" in sweep_table(swept) for name in part)
 
 

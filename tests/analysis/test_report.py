@@ -114,7 +114,7 @@ def test_without_a_choice_all_is_written_and_what_has_runs_is_printed(shown, lea
     )
     assert f"\nMNIST, 2 epochs of 20: no runs yet; {RUN} table=extreme" in out
     assert "MNIST, 2 epochs of 20" in (tmp_path / "report" / "extreme.md").read_text("utf-8")
-    assert f"left out {cut}: not a whole JSON record" in err
+    assert f"left out {cut}: not whole JSON" in err
 
 
 def test_a_table_that_is_chosen_is_printed_without_any_run(shown):

@@ -7,7 +7,7 @@ import pytest
 from msbp.analysis import rules_of_angles, rules_of_grids, rules_of_scores, rules_of_times
 from msbp.analysis.sources import Sources
 from msbp.analysis.tables import fill
-from msbp.analysis.verdicts import Check, Claim, Evidence, Outcome, claims, together
+from msbp.analysis.verdicts import Check, Claim, Measured, Outcome, claims, together
 
 HOLDS, FAILS, OPEN = Outcome
 METHODS = ("baseline", "sbp", "msbp")
@@ -45,7 +45,7 @@ def evidence(record_of, runs_of, settle):
             for seed, value in enumerate(values)
         ]
         sources = Sources(runs_of(records), settle, benchmarks, angles)
-        return Evidence(sources, lambda name: fill(TABLE, sources.runs, settle), {"angle": FIGURE})
+        return Measured(sources, lambda name: fill(TABLE, sources.runs, settle), {"angle": FIGURE})
 
     return evidence
 

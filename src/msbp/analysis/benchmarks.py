@@ -3,16 +3,13 @@
 A result is what the benchmark writes as JSON: one case, alone or at the points of a sweep.
 """
 
-import csv
-import io
-import json
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ..interchange import check, csv_text, json_text, parsed
 from .files import save
-from .readable import check, parsed
 
 Result = Mapping[str, Any]
 
@@ -83,7 +80,7 @@ def write(folder: Path, result: Result) -> list[Path]:
     """Leave the result as JSON and CSV in the folder, under its name; a partial one in no full one's."""
     if result.get("settings") and _is_full(folder / f"{name(result)}.json"):
         return []
-    texts = {"json": dumped(result), "csv": comma_separated(result)}
+    texts = {"json": json_text(result, indent=1), "csv": comma_separated(result)}
     files = {folder / f"{name(result)}.{suffix}": text for suffix, text in texts.items()}
     save(files)
     return list(files)
@@ -154,7 +151,7 @@ def publish(measured: Path, published: Path, allow_dirty: bool = False) -> list[
         raise ValueError(f"{', '.join(partial)}: only full benchmarks are published; measure without these")
     results = {name(result): result for result in [*old, *new]}
     ordered = [results[key] for key in sorted(results)]
-    save({published: dumped(ordered)})
+    save({published: json_text(ordered, indent=1)})
     return ordered
 
 
@@ -164,11 +161,7 @@ def comma_separated(result: Result) -> str:
     lines = [
         about | {"value": point.get("value")} | flat(row) for point in points(result) for row in point["rows"]
     ]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return text.getvalue()
+    return csv_text(lines)
 
 
 def flat(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,7 +169,3 @@ def flat(row: Mapping[str, Any]) -> dict[str, Any]:
     plain |= {"k": " ".join(map(str, row["k_per_layer"].values()))}
     ratios = {f"{key}_{time}": (row[key] or {}).get(time) for key in OPPONENTS for time in COMPARED}
     return plain | ratios
-
-
-def dumped(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=1) + "\n"

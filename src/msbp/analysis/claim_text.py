@@ -5,7 +5,7 @@ from typing import Any
 from .documents import Document
 from .sheet import EMPTY, Grid, Sheet
 from .sources import Sources
-from .verdicts import Check, Claim, Outcome, claims
+from .verdicts import WORDS, Check, Claim, claims
 from .wanted import Config
 
 NAME, CAPTION = "claims", "Claims of the paper, and whether they hold here."
@@ -20,7 +20,6 @@ FORMS = {
     "of the cells": ".0%", "of the gain": ".0%", "of the loss": ".0%",
 }  # fmt: skip
 UNITS = {"": "", "more": "", "×": "×"}  # the others stand after a space
-SHORT = {Outcome.HOLDS: "for it", Outcome.FAILS: "against it", Outcome.OPEN: "undecided"}
 
 
 def document(config: Config, sources: Sources) -> Document:
@@ -57,7 +56,7 @@ def _cells(check: Check) -> list[str]:
 
 def said(check: Check) -> str:
     """The verdict of a setting."""
-    return "cannot decide" if check.n and check.mute else SHORT[check.outcome] if check.n else "not measured"
+    return "cannot decide" if check.n and check.mute else WORDS[check.outcome] if check.n else "not measured"
 
 
 def _number(value: float | None, unit: str) -> str:

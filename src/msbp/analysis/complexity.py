@@ -14,7 +14,7 @@ from .benchmarks import Result, command, points
 from .documents import Document
 from .sheet import EMPTY, Grid, Sheet
 from .sources import Sources
-from .wanted import Config, lacks
+from .wanted import Config, lacks, measurements
 
 HEADER = ["row", "k", "nk + m log k", "of mn", "MFLOP", "of dense", "BP (ms)", "of dense", "MiB", "of dense"]
 MEASURED = ("mflop", "bp_ms", "mib")
@@ -33,14 +33,13 @@ def document(config: Config, sources: Sources) -> Document:
     text, numbers = Sheet(config["name"], config["caption"]), []
     found = {(result["case"], result["sweep"]): result for result in sources.benchmarks}
     places = []
-    for asked in config["benchmarks"]:
+    for asked, wanted in zip(config["benchmarks"], measurements(config, sources), strict=True):
         head = f"by {asked['sweep']}: {LETTERS[asked['sweep']]}"
         result = found.get((asked["case"], asked["sweep"]))
         rows = list(costs(result, config["inputs"], config["outputs"])) if result else []
         if result is None or not rows:
-            words = f"python -m src.bench case={asked['case']} sweep={asked['sweep']}"
             blank = ["not measured yet", *[EMPTY] * len(HEADER)]
-            text.grids.append(Grid([head, *HEADER], [blank], [words]))
+            text.grids.append(Grid([head, *HEADER], [blank], [wanted.command]))
             continue
         numbers += rows
         commands = [command(result), *[""] * (len(rows) - 1)]

@@ -1,13 +1,11 @@
 """A document as Markdown, LaTeX and CSV."""
 
-import csv
-import io
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 import jinja2
 from tabulate import tabulate
 
+from ..interchange import csv_text
 from .documents import Document
 from .sheet import Grid, Sheet
 
@@ -68,7 +66,7 @@ FIGURE = r"""%% needs \usepackage{graphicx}
 
 def renderings(document: Document) -> dict[str, str]:
     """The document's text by file suffix."""
-    texts = {"csv": comma_separated(document.numbers)}
+    texts = {"csv": csv_text(document.numbers)}
     if document.figure:
         return texts | {"md": _shown(document), "tex": _included(document)}
     first, *more = document.sheets
@@ -98,17 +96,6 @@ def latex(text: Sheet) -> str:
     environment = jinja2.Environment(**syntax, **variables, keep_trailing_newline=True)  # type: ignore[arg-type]
     environment.filters["latex"] = lambda text: text.translate(LATEX)
     return environment.from_string(TEMPLATE.lstrip()).render(sheet=text)
-
-
-def comma_separated(rows: Sequence[Mapping[str, Any]]) -> str:
-    """One row a line; empty where there is no number."""
-    if not rows:
-        return ""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 def _pipe_rows(grids: list[Grid]) -> Iterator[list[str]]:

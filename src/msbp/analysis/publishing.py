@@ -3,13 +3,13 @@
 A record enters as it was measured and is only ever replaced by another run of its signature and seed.
 """
 
-import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..interchange import json_text
 from .documents import Document
 from .files import save
 from .runs import Record, Runs, published_runs
@@ -61,7 +61,7 @@ def publish(
     change = change_of(published.records, chosen)
     if change.mixed and not replace:
         raise ValueError(_mixing(change))
-    save({path: _lines((published.records | chosen).values())})
+    save({path: "".join(map(json_text, (published.records | chosen).values()))})
     return change
 
 
@@ -86,12 +86,8 @@ def publish_angles(document: Document, path: Path) -> int:
     angles = {
         (a["config"]["signature"], a["config"]["seed"], a["step"]): a for a in [*kept, *document.angles]
     }
-    save({path: _lines(angles.values())})
+    save({path: "".join(map(json_text, angles.values()))})
     return len(document.angles)
-
-
-def _lines(values: Iterable[Any]) -> str:
-    return "".join(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n" for value in values)
 
 
 def without_paths(value: Any) -> Any:

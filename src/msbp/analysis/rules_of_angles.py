@@ -7,27 +7,27 @@ from itertools import pairwise
 
 from .intervals import mean_interval
 from .sources import Angle
-from .verdicts import Check, Evidence, Outcome, check
+from .verdicts import Check, Measured, Outcome, check
 from .wanted import Config, asked_by
 
 Moments = dict[tuple[str, int, int, int], float]
 COMMAND = "python -m src.train experiment=angle"
 
 
-def smaller(config: Config, evidence: Evidence) -> list[Check]:
+def smaller(config: Config, measured: Measured) -> list[Check]:
     """MSBP's angle against SBP's at the same k, seed and step: of all parameters, then of hidden layers."""
     checks = []
     for part, words in (("total", ""), ("hidden", ", hidden layers alone")):
-        found = _by_moment(_shown(config, evidence), part)
+        found = _by_moment(_shown(config, measured), part)
         for k in sorted({k for _, k, *_ in found}):
             gaps = _gaps(found, ("sbp", k), ("msbp", k))
             checks.append(_judged(f"k = {k}{words}", gaps, config["share"]))
     return checks or [Check("MNIST", Outcome.OPEN, command=COMMAND)]
 
 
-def falls_with_k(config: Config, evidence: Evidence) -> list[Check]:
+def falls_with_k(config: Config, measured: Measured) -> list[Check]:
     """The angle at each k against that at the next smaller one."""
-    found = _by_moment(_shown(config, evidence))
+    found = _by_moment(_shown(config, measured))
     checks = []
     for method in ("sbp", "msbp"):
         ks = sorted({k for name, k, *_ in found if name == method})
@@ -37,10 +37,10 @@ def falls_with_k(config: Config, evidence: Evidence) -> list[Check]:
     return checks or [Check("MNIST", Outcome.OPEN, command=COMMAND)]
 
 
-def _shown(config: Config, evidence: Evidence) -> list[Angle]:
+def _shown(config: Config, measured: Measured) -> list[Angle]:
     """The angles of what the claim's figures ask for: others may be of another task or γ."""
-    asked = [asked for name in config["figures"] for asked in asked_by(evidence.figures[name])]
-    return [angle for each in asked for angle in evidence.sources.angles_of(each.overrides)]
+    asked = [asked for name in config["figures"] for asked in asked_by(measured.figures[name])]
+    return [angle for each in asked for angle in measured.sources.angles_of(each.overrides)]
 
 
 def _by_moment(angles: Sequence[Angle], part: str = "total") -> Moments:

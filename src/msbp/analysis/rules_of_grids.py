@@ -7,25 +7,25 @@ import numpy as np
 from .grids import adjusted, gather
 from .intervals import bootstrap
 from .statistics import LEVEL, Tested, brown_forsythe, f_ratio, pooled_t, welch_t
-from .verdicts import Check, Evidence, Outcome, below, check
+from .verdicts import Check, Measured, Outcome, below, check
 from .wanted import Config
 
 Compared = Callable[[list[float], list[float]], Tested | None]
 
 
-def improves(config: Config, evidence: Evidence) -> list[Check]:
+def improves(config: Config, measured: Measured) -> list[Check]:
     """The paper's t-tests."""
-    return _rejections(config, evidence, pooled_t, "Welch's", welch_t)
+    return _rejections(config, measured, pooled_t, "Welch's", welch_t)
 
 
-def steadies(config: Config, evidence: Evidence) -> list[Check]:
+def steadies(config: Config, measured: Measured) -> list[Check]:
     """The paper's F-tests."""
-    return _rejections(config, evidence, f_ratio, "Brown-Forsythe's", brown_forsythe)
+    return _rejections(config, measured, f_ratio, "Brown-Forsythe's", brown_forsythe)
 
 
-def insensitive(config: Config, evidence: Evidence) -> list[Check]:
+def insensitive(config: Config, measured: Measured) -> list[Check]:
     """The range of MSBP's means over γ, as a share of its mean gain over SBP."""
-    cells, command = gather(config["grid"], evidence.sources), config["grid"]["command"]
+    cells, command = gather(config["grid"], measured.sources), config["grid"]["command"]
     checks = []
     for k in cells.sparse:
         scores = [cells.scores(k, gamma) for gamma in (0.0, *cells.gammas)]
@@ -43,9 +43,9 @@ def _sensitivity(sbp: np.ndarray, *msbp: np.ndarray) -> np.ndarray:
 
 
 def _rejections(
-    config: Config, evidence: Evidence, test: Compared, robust_name: str, robust: Compared
+    config: Config, measured: Measured, test: Compared, robust_name: str, robust: Compared
 ) -> list[Check]:
-    cells, command = gather(config["grid"], evidence.sources), config["grid"]["command"]
+    cells, command = gather(config["grid"], measured.sources), config["grid"]["command"]
     places = [(k, gamma) for k, gamma, *_ in cells.pairs()]
     tests, sturdy = ([each(sbp, msbp) for *_, sbp, msbp in cells.pairs()] for each in (test, robust))
     found = {place: test for place, test in zip(places, tests, strict=True) if test}

@@ -9,23 +9,23 @@ from .intervals import bootstrap, mean_interval
 from .pairs import common_scores
 from .runs import Record
 from .tables import Block, Line
-from .verdicts import Check, Evidence, Outcome, above, check, together
+from .verdicts import Check, Measured, Outcome, above, check, together
 from .wanted import Config
 
 
-def higher(config: Config, evidence: Evidence) -> list[Check]:
+def higher(config: Config, measured: Measured) -> list[Check]:
     """Every MSBP row of the tables against the row of `than` beside it."""
     checks = [
         _gain(block, less, more)
-        for block, less, more in settings(config, evidence)
+        for block, less, more in settings(config, measured)
     ]  # fmt: skip
     return checks
 
 
-def recovers(config: Config, evidence: Evidence) -> list[Check]:
+def recovers(config: Config, measured: Measured) -> list[Check]:
     """What MSBP regains of the score that SBP loses to the baseline."""
     checks = []
-    for block, sbp, msbp in settings({**config, "than": "sbp"}, evidence):
+    for block, sbp, msbp in settings({**config, "than": "sbp"}, measured):
         base = block.lines[0]
         scores = [[run["test"] for run in line.ours.runs] for line in (base, sbp, msbp)]
         command = together([line.command for line in (base, sbp, msbp)])
@@ -41,10 +41,10 @@ def recovers(config: Config, evidence: Evidence) -> list[Check]:
     return checks
 
 
-def settings(config: Config, evidence: Evidence) -> Iterator[tuple[Block, Line, Line]]:
+def settings(config: Config, measured: Measured) -> Iterator[tuple[Block, Line, Line]]:
     """Each MSBP row with the row of `than` that has its r, or that has none."""
     for name in config["tables"]:
-        for block in evidence.table(name).blocks:
+        for block in measured.table(name).blocks:
             for more in block.lines:
                 if more.method != "msbp":
                     continue

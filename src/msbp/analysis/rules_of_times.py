@@ -12,16 +12,16 @@ from .intervals import Interval, bootstrap, line_of, slope
 from .rules_of_scores import named, settings
 from .sheet import HEADERS
 from .tables import Block, Line
-from .verdicts import Check, Evidence, Outcome, above, below, check, together
+from .verdicts import Check, Measured, Outcome, above, below, check, together
 from .wanted import Config, lacks
 
 BENCHMARKED = {"bp_ms": "BP (ms)", "total_ms": "Total (ms)", "peak_mib": "memory (MiB)"}
 
 
-def acceleration(config: Config, evidence: Evidence) -> list[Check]:
+def acceleration(config: Config, measured: Measured) -> list[Check]:
     """MSBP's speed-up of BP over the baseline as a share of SBP's."""
     checks = []
-    for block, sbp, msbp in settings({**config, "than": "sbp"}, evidence):
+    for block, sbp, msbp in settings({**config, "than": "sbp"}, measured):
         base, name = block.lines[0], named(block, msbp)
         command = together([line.command for line in (base, sbp, msbp)])
         values = [_seconds(line, "bp_s") for line in (base, sbp, msbp)]
@@ -37,10 +37,10 @@ def acceleration(config: Config, evidence: Evidence) -> list[Check]:
     return checks
 
 
-def overhead(config: Config, evidence: Evidence) -> list[Check]:
+def overhead(config: Config, measured: Measured) -> list[Check]:
     """How much longer MSBP takes than SBP: its backward pass, with the update, and all of training."""
     checks = []
-    for block, sbp, msbp in settings({**config, "than": "sbp"}, evidence):
+    for block, sbp, msbp in settings({**config, "than": "sbp"}, measured):
         command = together([sbp.command, msbp.command])
         for column in ("bp_s", "total_s"):
             values = [_seconds(line, column) for line in (msbp, sbp)]
@@ -52,16 +52,16 @@ def overhead(config: Config, evidence: Evidence) -> list[Check]:
             outcome = below(more, config["limit"]) if n > 1 else Outcome.OPEN
             value = more if n > 1 else more.estimate
             checks.append(check(name, outcome, n, "more", value, command, mute=n == 1))
-    for result in evidence.sources.benchmarks:
+    for result in measured.sources.benchmarks:
         checks += _benchmarked(result, config["limit"])
     return checks
 
 
-def proportional(config: Config, evidence: Evidence) -> list[Check]:
+def proportional(config: Config, measured: Measured) -> list[Check]:
     """The slope of log BP time by log k, for SBP and for MSBP."""
     low, high = config["slopes"]
-    result = swept(config, evidence.sources)
-    command = next(iter(lacks(config, evidence.sources)), "python -m src.bench case=mnist sweep=k")
+    result = swept(config, measured.sources)
+    command = next(iter(lacks(config, measured.sources)), "python -m src.bench case=mnist sweep=k")
     checks = []
     for name in ("sbp", "msbp"):
         line = [p for p in timed(result, name) if 0 < p.x <= config["largest"] and p.y > 0] if result else []

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..interchange import check
 from ..record import NAME, parse
-from .readable import check
 
 Record = dict[str, Any]
 # What a record may lack, but has as these where it has it.

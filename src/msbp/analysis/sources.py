@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..interchange import check, parsed
+from ..record import ANGLES
 from . import benchmarks
 from .benchmarks import Result
-from .readable import check, parsed
 from .runs import Runs, own_runs, published_runs
 from .settings import Settle
 
 # One moment of one run: {"config": {"signature", "seed", "method", ...}, "k", "step", "epoch", "angle"}.
 Angle = Mapping[str, Any]
-ANGLES = "angles.jsonl"
 NEEDED = {
     "config.signature": str, "config.seed": int, "config.method": str, "k": int, "step": int, "epoch": float,
     "angle.total": float, "angle.hidden": float,

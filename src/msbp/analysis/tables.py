@@ -84,4 +84,5 @@ def _fill(config: Config, block: Config, runs: Runs, settle: Settle, where: Sequ
 
 def _method(row: Config) -> str:
     """The method a row names, also where its task cannot be composed yet."""
-    return next(word.removeprefix("method=") for word in row["overrides"] if word.startswith("method="))
+    named = (word.removeprefix("method=") for word in row["overrides"] if word.startswith("method="))
+    return next(named, "")

@@ -20,6 +20,9 @@ class Outcome(StrEnum):
     OPEN = "not decidable here"
 
 
+WORDS = {Outcome.HOLDS: "for it", Outcome.FAILS: "against it", Outcome.OPEN: "undecided"}  # of one setting
+
+
 @dataclass(frozen=True)
 class Check:
     """One setting: what was found, of how many runs, and what that says; n is 0 where there are none.
@@ -78,8 +81,7 @@ class Claim:
         """How many settings say what."""
         voting = [check for check in self.measured if not check.mute]
         counts = [(sum(c.outcome == o for c in voting), o) for o in Outcome]
-        words = {Outcome.HOLDS: "for it", Outcome.FAILS: "against it", Outcome.OPEN: "undecided"}
-        told = [f"{count} {words[outcome]}" for count, outcome in counts if count]
+        told = [f"{count} {WORDS[outcome]}" for count, outcome in counts if count]
         absent = len(self.checks) - len(self.measured)
         few = 0 < len(voting) < self.needs
         mute = len(self.measured) - len(voting)
@@ -89,7 +91,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Measured:
     """What rules look at: the sources, tables filled from them, and what figures ask for."""
 
     sources: Sources
@@ -109,13 +111,13 @@ def claims(
     def table(name: str) -> Table:
         return fill(tables[name], sources.runs, sources.settle, sources.where)
 
-    evidence = Evidence(sources, table, figures)
+    measured = Measured(sources, table, figures)
     ordered = sorted(configs.items(), key=lambda item: item[1]["order"])
     return [
         Claim(
             name, config["title"], config["quote"], config["where"],
             [*config.get("figures", ()), *config.get("tables", ())],
-            config["rule"].format(**config), get_method(config["_target_"])(config, evidence),
+            config["rule"].format(**config), get_method(config["_target_"])(config, measured),
             config.get("needs", 1),
         )
         for name, config in ordered
