@@ -184,6 +184,12 @@ def test_layers_that_do_not_exist_or_are_not_linear_are_refused_by_name():
         {"selection": "batch"},
         {"bias": "dense"},
         {"memory": "sequential", "selection": "unified"},
+        {"r": True},
+        {"gamma": True},
+        {"gates": "joint"},  # no LSTM
+        {"carry": "batch"},
+        {"selection": "per_position"},  # no convolution
+        {"selection": "pooled"},
     ],
     ids=str,
 )

@@ -2,17 +2,17 @@
 
 import re
 from collections.abc import Iterable
-from numbers import Real
 from typing import Any
 
 from torch import nn
 from torch.nn.utils import parametrize
 
 from .chain import Chain
+from .choices import check_choices, is_number
 from .conv import SparseConv1d, SparseConv2d
 from .convolution import SparseConvolution
 from .embedding import RowEmbedding, keeps_rows
-from .linear import SparseLinear, check_choices
+from .linear import SparseLinear
 from .lstm import FusedLSTM, SparseLSTM, adoptable, check_lstm_choices
 from .max_over_time import FusedMaxOverTime, MaxOverTime, SparseMaxOverTime
 from .memory import GradientMemory
@@ -44,9 +44,10 @@ def convert(
     Hidden are `layers`, else `model.hidden_layers` (groups of dotted names), else every nn.LSTM and every
     nn.Linear but the last; SPARSE_OF lists the kinds. An nn.Sequential that holds a linear one becomes a
     Chain. gamma = 0 is SBP; gates and carry are for LSTMs, see SparseLSTM. ValueError if a setting is out of
-    range, a name is no such layer, nothing is found, or the model was converted before; it is unchanged then.
+    range, no layer can heed it, a name is no such layer, nothing is found, or the model was converted before;
+    it is unchanged then.
     """
-    if not (isinstance(r, Real) and 0 < r <= 1):
+    if not (is_number(r) and 0 < r <= 1):
         raise ValueError(
             f"sparse ratio r must be a number in (0, 1], got {r!r}; without it backpropagation is plain"
         )
@@ -59,6 +60,7 @@ def convert(
     found = {name: _layer(model, name) for name in names}
     if not found:
         raise ValueError(f"{type(model).__name__} has no hidden layer to make sparse; name some in layers=[]")
+    _refuse_unheeded({type(layer) for layer in found.values()}, selection, gates, carry)
     kept = {name: entries_kept(r, _width(layer)) for name, layer in found.items()}
     for name, layer in found.items():
         kind: Any = SPARSE_OF[type(layer)]
@@ -140,6 +142,17 @@ def _refuse_second_time(model: nn.Module) -> None:
                 f"{name or 'the model'} is a {type(module).__name__} already: convert or fuse a model once, "
                 "and build a new one for other settings"
             )
+
+
+def _refuse_unheeded(kinds: set[type[nn.Module]], selection: str, gates: str, carry: str) -> None:
+    if nn.LSTM not in kinds and (gates, carry) != ("per_gate", "time"):
+        raise ValueError(
+            f"gates={gates} and carry={carry} are for LSTMs, and no hidden layer is one: leave them out"
+        )
+    if kinds <= {nn.Linear, nn.LSTM} and selection in ("per_position", "pooled"):
+        raise ValueError(
+            f"selection={selection} is for convolutions, and no hidden layer is one: use per_example"
+        )
 
 
 def _chain(model: nn.Module, holds) -> list[Chain]:

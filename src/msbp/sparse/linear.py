@@ -3,19 +3,17 @@
 Letters: B batch, i in_features, n out_features, k kept. Algorithms 1 and 2; node.py has the pass itself.
 """
 
-from numbers import Real
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
+from .choices import BIAS_GRADIENTS, check_choices
 from .eager import Converted, eager_forward, not_finite
 from .memory import MEMORIES, GradientMemory
 from .run import StageRun
 from .sparsifiers import SPARSIFIERS
 from .stage import Stage
-
-BIAS_GRADIENTS = {"sparse": False, "full": True}
 
 
 class SparseLinear(Converted, nn.Linear):
@@ -109,24 +107,3 @@ class SparseLinear(Converted, nn.Linear):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, k={self.__dict__.get('k')}"
-
-
-def check_choices(gamma: float, memory: str, selection: str, bias_gradient: str) -> None:
-    """ValueError unless the choices exist and go together."""
-    if not (isinstance(gamma, Real) and 0 <= gamma <= 1):
-        raise ValueError(
-            f"memory ratio gamma must be a number in [0, 1], got {gamma!r}; 0 is SBP, without memory"
-        )
-    known: list[tuple[str, str, dict[str, Any]]] = [
-        ("memory", memory, MEMORIES),
-        ("selection", selection, SPARSIFIERS),
-        ("bias", bias_gradient, BIAS_GRADIENTS),
-    ]
-    for what, got, choices in known:
-        if got not in choices:
-            raise ValueError(f"unknown {what} {got!r}: choose from {', '.join(choices)}")
-    if memory == "sequential" and selection == "unified":
-        raise ValueError(
-            "memory=sequential passes from example to example, but selection=unified needs the whole "
-            "batch at once; choose another memory, or selection=per_example"
-        )

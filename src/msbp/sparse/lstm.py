@@ -15,10 +15,10 @@ from torch.nn.utils import parametrize
 from torch.nn.utils.rnn import PackedSequence
 
 from .carry import CARRIES, Carry, NoMemory
+from .choices import BIAS_GRADIENTS, check_choices
 from .dropout import dropout
 from .eager import Converted, eager_forward, not_finite
 from .gates import EstimatedGradient, FullGradient, Saved, Weights
-from .linear import BIAS_GRADIENTS, check_choices
 from .listed import ListedGradient
 from .memory import MEMORIES, GradientMemory
 from .recurrence import Layer, Plan
