@@ -18,12 +18,13 @@ from msbp.analysis.published import contents
 from msbp.analysis.publishing import publish, publish_angles
 from msbp.analysis.settings import Settle, settings_from
 from msbp.analysis.wanted import plain
-from msbp.launch import CONF, compose, start
+from msbp.launch import CONF, check_keys, compose, start
 from msbp.record import ANGLES
 
 
 @hydra.main(config_path=CONF, config_name="publish", version_base="1.3")
 def main(cfg: DictConfig) -> None:
+    check_keys(cfg, "publish", ("table", "figure", "records", "readme", "paths"))
     run(cfg, settings_from(Path(CONF), compose))
 
 

@@ -10,11 +10,12 @@ from msbp.analysis.benchmark_tables import table
 from msbp.analysis.benchmarks import remarks, settings, write
 from msbp.bench.case import measure
 from msbp.bench.progress import Voice
-from msbp.launch import CONF, folder, start
+from msbp.launch import CONF, check_keys, folder, start
 
 
 @hydra.main(config_path=CONF, config_name="bench", version_base="1.3")
 def main(cfg: DictConfig) -> None:
+    check_keys(cfg, "bench", ("case",))
     voice = Voice()
     place = folder("paths.outputs", cfg.paths.outputs) / "bench"
     result = measure(cfg, voice) | {"settings": settings(HydraConfig.get().overrides.task)}

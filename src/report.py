@@ -19,13 +19,14 @@ from msbp.analysis.settings import Settle, settings_from
 from msbp.analysis.sources import Sources
 from msbp.analysis.terminal import ordered, said
 from msbp.analysis.wanted import Config, plain
-from msbp.launch import CONF, compose, folder, start
+from msbp.launch import CONF, check_keys, compose, folder, start
 
 FOLDERS = {"own": "report", "published": "report-published"}
 
 
 @hydra.main(config_path=CONF, config_name="report", version_base="1.3")
 def main(cfg: DictConfig) -> None:
+    check_keys(cfg, "report", ("table", "figure"))
     settle = settings_from(Path(CONF), compose)
     if cfg.readme:
         keep_published(cfg, catalogue(Path(CONF)), settle)

@@ -11,11 +11,12 @@ from msbp import machine
 from msbp.analysis.files import save
 from msbp.analysis.theory import checks
 from msbp.interchange import json_text
-from msbp.launch import CONF, folder, start
+from msbp.launch import CONF, check_keys, folder, start
 
 
 @hydra.main(config_path=CONF, config_name="theory", version_base="1.3")
 def main(cfg: DictConfig) -> None:
+    check_keys(cfg, "theory")
     path = folder("paths.outputs", cfg.paths.outputs) / "theory.json"
     found = checks(cfg.seed)
     here = machine.describe(torch.device("cpu"))

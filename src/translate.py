@@ -6,17 +6,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import hydra
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from msbp import machine
 from msbp.atomic import written_whole
-from msbp.launch import CONF, start
+from msbp.launch import CONF, check_keys, start
 from msbp.tasks.parallel import read_lines
 from msbp.trained import files_of, load
 
 
 @hydra.main(config_path=CONF, config_name="translate", version_base="1.3")
 def main(cfg: DictConfig) -> None:
+    check_keys(cfg, "translate")
     translate(cfg)
 
 
@@ -38,6 +39,8 @@ def translate(cfg: DictConfig) -> None:
 
 def named(cfg: DictConfig, key: str) -> Path:
     """The path that a key names; ValueError if that is nothing."""
+    if OmegaConf.is_missing(cfg, key):
+        raise ValueError(f"{key}= is missing: python -m src.translate checkpoint=RUN input=FILE output=FILE")
     if cfg[key] is None or not str(cfg[key]).strip():
         raise ValueError(f"{key}= must name a file, got {cfg[key]!r}")
     return Path(str(cfg[key]))

@@ -5,7 +5,7 @@ import hydra
 import pytest
 from hydra.core.hydra_config import HydraConfig
 
-from msbp.launch import CONF, compose, explain, folder, report_command, start
+from msbp.launch import CONF, check_keys, compose, explain, folder, report_command, start
 from msbp.record import signature
 
 
@@ -49,6 +49,36 @@ def test_the_flag_for_sweeps_may_stand_anywhere(command_line, tmp_path):
     main = main_that(lambda cfg: seeds.append(cfg.seed), tmp_path)
     assert command_line(main, f"paths.outputs={tmp_path}", "-m", "seed=range(0,3)")[0] == 0
     assert seeds == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("config", "words", "told"),
+    [
+        ("train", ["+gamma=0.2"], r"there is no key gamma; was .*method\.gamma meant\?"),
+        ("train", ["++epochs=3"], r"there is no key epochs; was trainer\.epochs meant\?"),
+        ("train", ["+foo=1"], r"there is no key foo; want figure, force, .*, trainer"),
+        ("report", ["+claim=overhead"], "there is no key claim; want figure, "),
+    ],
+)
+def test_a_key_that_nothing_reads_is_refused(config, words, told):
+    groups = ("task", "model", "method", "paper", "table", "figure")
+    check_keys(compose(config=config), config, groups)
+    with pytest.raises(ValueError, match=told):
+        check_keys(compose(words, config), config, groups)
+
+
+def test_a_key_that_hydra_does_not_know_is_not_proposed_to_be_added(command_line, tmp_path):
+    main = main_that(lambda cfg: None, tmp_path)
+    code, said = command_line(main, "gamma=0.2", f"paths.outputs={tmp_path}")
+    assert code == 1 and "+gamma" not in said and "as in method.gamma=0.5" in said
+
+
+def test_a_reader_that_has_enough_is_no_error(command_line, tmp_path):
+    def act(cfg):
+        raise BrokenPipeError(32, "Broken pipe")
+
+    code, said = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
+    assert (code, said) == (1, "")
 
 
 @pytest.mark.parametrize("error", [ValueError, FileNotFoundError, FloatingPointError])

@@ -180,3 +180,12 @@ def test_a_place_that_cannot_take_the_output_is_refused_before_any_work(copied, 
             with pytest.raises(ValueError, match="would replace what checkpoint= reads"):
                 call(output=str(folder / name), checkpoint=str(folder / checkpoint))
     assert (folder.parent / "in.txt").read_text() == "a\n"
+
+
+@pytest.mark.parametrize("key", ["checkpoint", "input", "output"])
+def test_a_path_that_is_not_given_is_asked_for(tmp_path, key):
+    (tmp_path / "in.txt").write_text("a\n")
+    places = {"checkpoint": tmp_path / "no", "input": tmp_path / "in.txt", "output": tmp_path / "out.txt"}
+    given = [f"{name}={place}" for name, place in places.items() if name != key]
+    with pytest.raises(ValueError, match=f"^{key}= is missing: .*checkpoint=RUN input=FILE output=FILE"):
+        translate(compose(given, config="translate"))

@@ -6,7 +6,8 @@ import secrets
 import shlex
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,27 @@ def compose(overrides: Sequence[str] = (), config: str = "train") -> DictConfig:
             return hydra_compose(config, overrides=list(overrides))
     finally:
         GlobalHydra.instance().hydra = application
+
+
+def check_keys(cfg: DictConfig, config: str, groups: Collection[str] = ()) -> None:
+    """ValueError for a key that neither conf/CONFIG.yaml nor a group adds: nothing would read it."""
+    known = {*map(str, OmegaConf.load(f"{CONF}/{config}.yaml")), *groups} - {"defaults", "hydra"}
+    for key in map(str, cfg):
+        if key not in known:
+            meant = " or ".join(places(cfg, key))
+            raise ValueError(
+                f"there is no key {key}; "
+                + (f"was {meant} meant?" if meant else f"want {', '.join(sorted(known))}")
+            )
+
+
+def places(node: Any, name: str, above: str = "") -> Iterator[str]:
+    """The dotted keys below a node that end in name."""
+    for key in map(str, node) if OmegaConf.is_dict(node) else ():
+        if above and key == name:
+            yield above + key
+        if not OmegaConf.is_missing(node, key) and not OmegaConf.is_interpolation(node, key):
+            yield from places(node[key], name, f"{above}{key}.")
 
 
 def described(cfg: DictConfig, overrides: Sequence[str]) -> dict[str, bytes]:
@@ -80,6 +102,10 @@ def start(main: Callable[[], None]) -> None:
     except KeyboardInterrupt as interrupt:
         print(f"interrupted; {str(interrupt) or 'nothing was left half made'}", file=sys.stderr)
         sys.exit(INTERRUPTED)
+    except BrokenPipeError:  # who reads has enough, as head has
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except Exception as error:
         if full:
             raise
@@ -95,6 +121,7 @@ def explain(error: BaseException) -> str:
     text = str(error).partition("\nConfig search path:")[0]
     refused = re.match(r"ValueError raised while resolving interpolation: (.*)\n    full_key: ", text)
     text = refused[1] if refused else text
+    text = re.sub(r"\nTo append to your config use .*", "", text)  # what is appended is refused, too
     first = text.partition("\n")[0]
     if isinstance(error, MemoryError) or "allocate memory" in text or "out of memory" in text:
         return f"not enough memory: a smaller model or batch needs less ({first})"
@@ -116,6 +143,8 @@ def place(error: BaseException) -> str:
 
 def hint(text: str) -> str:
     """How to write a sweep, or a value that Hydra's grammar would take apart."""
+    if "Could not override" in text:
+        return "\nhint: a setting is named with its part, as in method.gamma=0.5; --cfg job shows all of them"
     if "multirun" in text:
         return (
             "\nhint: several values need -m, as in: python -m src.train -m 'seed=range(0,3)'; a list needs "

@@ -12,9 +12,10 @@ from torch import nn
 
 from . import record
 from .kinds import expect
-from .launch import folder
+from .launch import check_keys, folder
 from .parts import build, check
 
+GROUPS = "task", "model", "method", "paper"  # what their files add
 KINDS: dict[str, Any] = {"force": bool, "resume": str | None, "paths.offline": bool}
 
 
@@ -48,6 +49,7 @@ class Request:
 
 def request(cfg: DictConfig) -> Request:
     """The request of a configuration; ValueError says which key is wrong, what it is and has to be."""
+    check_keys(cfg, "train", GROUPS)
     for key, kind in KINDS.items():
         expect(key, OmegaConf.select(cfg, key), kind)
     if cfg.resume == "":
