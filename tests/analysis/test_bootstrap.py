@@ -37,6 +37,7 @@ def test_a_worse_run_differs_and_an_equal_one_does_not(run):
     assert first.p is None and worse.p < 0.01 < 0.05 < alike.p
     assert worse.bleu < alike.bleu and 0 < worse.interval < 20
     assert paired_bootstrap(folders, samples=200) == [first, alike, worse]
+    assert [run.p for run in paired_bootstrap([folders[0]] * 3, samples=200)] == [None, 1.0, 1.0]
 
 
 def test_bleu_counts_as_in_the_record(run):

@@ -20,6 +20,7 @@ AT = {
     "base": "task=mnist method=baseline", "sbp": "task=mnist method=sbp method.r=0.01",
     "msbp": "task=mnist method=msbp method.r=0.01 method.gamma=0.1",
 }  # fmt: skip
+T_TEST = "msbp.analysis.grid_tables.t_test"
 SCORES = {"base": [98.0, 98.1, 98.2], "sbp": [96.1, 96.9, 96.3, 97.0], "msbp": [97.7, 97.9, 97.8, 98.0]}
 
 
@@ -54,6 +55,13 @@ def test_the_papers_values_are_held_against_the_right_critical_value(sources):
     made = grid_tables.f_test(PAPER | {"name": "f_test", "grid": GRID | {"seeds": 20}}, sources)
     assert made.sheets[0].grids[0].rows[0] == ["paper", "16.2", "1.9¹"]
     assert "F(19, 19) = 2.168, where the paper prints 2.1" in made.sheets[0].below[0]
+
+
+def test_a_grid_of_ones_own_needs_no_cells_of_the_paper(sources):
+    for paper in ({}, {"paper": {20: [6.3]}}):
+        made = document({"name": "own", "caption": "", "grid": GRID, "_target_": T_TEST} | paper, sources)
+        assert [row["paper"] for row in made.numbers] == [None, None, 6.3 if paper else None, None]
+        assert "– |" in renderings(made)["md"] and "the paper prints" not in renderings(made)["md"]
 
 
 def test_accuracy_by_gamma_starts_at_sbp_and_has_intervals_and_the_baseline(sources):

@@ -50,9 +50,12 @@ def paired_bootstrap(folders: Sequence[Path], samples: int = 1000) -> list[Resam
     systems: list[tuple[str, Sequence[str]]] = [(str(i), run.hypotheses) for i, run in enumerate(runs)]
     test = PairedTest(systems, {"BLEU": metric(runs[0].rule)}, runs[0].references, "bs", samples)
     results: Any = test()[1]["BLEU"]
-    return [
-        Resampled(result.score, float(result.mean), float(result.ci), result.p_value) for result in results
-    ]
+    found: list[Resampled] = []
+    for run, result in zip(runs, results, strict=True):
+        # of equal translations no sample differs more than the test set, which sacreBLEU takes for a rare event
+        p = 1.0 if found and run.hypotheses == runs[0].hypotheses else result.p_value
+        found.append(Resampled(result.score, float(result.mean), float(result.ci), p))
+    return found
 
 
 def translations(folder: Path) -> Translations:

@@ -87,9 +87,15 @@ def _numbers(config: Config, cells: Cells, kind: Kind) -> list[dict[str, Any]]:
         row |= _tested("", tests, place) | _tested("robust_", robust, place)
         effect = kind.effect(sbp, msbp)
         row |= {f"effect_{part}": effect and getattr(effect, part) for part in ("estimate", "low", "high")}
-        row |= {"hedges_g": effect_size(sbp, msbp), "paper": config["paper"][k][cells.gammas.index(gamma)]}
+        row |= {"hedges_g": effect_size(sbp, msbp), "paper": _printed(config, k, cells.gammas.index(gamma))}
         rows.append({key: _rounded(value) for key, value in row.items()})
     return rows
+
+
+def _printed(config: Config, k: int, column: int) -> float | None:
+    """The paper's cell; nothing of a k that it does not have."""
+    cells = config.get("paper", {}).get(k, [])
+    return cells[column] if column < len(cells) else None
 
 
 def _tested(prefix: str, tests: list[Tested | None], place: int) -> dict[str, Any]:
@@ -106,7 +112,7 @@ def _sheet(config: Config, cells: Cells, numbers: Sequence[Mapping[str, Any]], k
         header = [f"k = {k}", *(f"γ={gamma:g}" for gamma in cells.gammas)]
         limit = kind.critical(cells.seeds)
         lines = [
-            ["paper", *(f"{row['paper']:.1f}" + _weak(row["paper"], limit, text) for row in rows)],
+            ["paper", *(_cell(row["paper"], limit, text) for row in rows)],
             [kind.letter, *(_value(row, text) for row in rows)],
             ["p, Holm", *(_p(row["p_holm"]) for row in rows)],
             [kind.robust_name, *(_digits(row["robust_value"], 1) for row in rows)],
@@ -117,9 +123,10 @@ def _sheet(config: Config, cells: Cells, numbers: Sequence[Mapping[str, Any]], k
         ]
         text.grids.append(Grid(header, lines, ["", command, *[""] * 6]))
     n = cells.seeds
+    printed = f", where the paper prints {config['critical']:g}" if "critical" in config else ""
     text.below.append(
-        f"Critical value at 5 % with n = {n}: {kind.df(n)} = {kind.critical(n):.3f}, where the paper prints "
-        f"{config['critical']:g}; each of our cells is held against that of its own n. "
+        f"Critical value at 5 % with n = {n}: {kind.df(n)} = {kind.critical(n):.3f}{printed}; "
+        "each of our cells is held against that of its own n. "
         "Holm's p takes all cells with runs together; those of one k share the runs of SBP."
     )
     return text
@@ -128,11 +135,13 @@ def _sheet(config: Config, cells: Cells, numbers: Sequence[Mapping[str, Any]], k
 def _value(row: Mapping[str, Any], text: Sheet) -> str:
     if row["value"] is None:
         return EMPTY + text.mark([NONE])
-    return f"{row['value']:.1f}" + _weak(row["value"], row["critical"], text)
+    return _cell(row["value"], row["critical"], text)
 
 
-def _weak(value: float, critical: float, text: Sheet) -> str:
-    return text.mark([WEAK]) if value < critical else ""
+def _cell(value: float | None, critical: float, text: Sheet) -> str:
+    if value is None:
+        return EMPTY
+    return f"{value:.1f}" + (text.mark([WEAK]) if value < critical else "")
 
 
 def _interval(row: Mapping[str, Any]) -> str:
