@@ -9,10 +9,10 @@ import numpy as np
 
 from .compile import kernel
 from .forward import keep_scale
-from .intrinsics import as_bits, floats, ints, product_nn, product_tn
+from .intrinsics import floats, ints, product_nn, product_tn
 from .layout import NONE, PER_SLOT, RELU, SEQUENTIAL, SHARED, stage_table
 from .rows import BYTES, add, weighted_sum
-from .select import INFINITE, LANES, MAGNITUDE, top_k
+from .select import INFINITE, LANES, largest_magnitude, top_k
 
 NARROW = 32  # a dense stage with at most so many outputs hands its gradient down as factors, too
 SCRATCH_ROWS = 6
@@ -59,10 +59,7 @@ def carry(row, b, s):
         add(row, floats(s.memory_next, row.size))
     elif s.kind == PER_SLOT and b < s.slots:
         add(row, floats(s.memory + b * size, row.size))
-    largest = np.int32(0)
-    for j in range(row.size):
-        largest = max(largest, as_bits(row[j]) & MAGNITUDE)
-    return np.int64(largest)
+    return largest_magnitude(row.view(np.int32))
 
 
 @kernel
@@ -89,53 +86,73 @@ def emit(row, b, s, kept, count, grad_bias, unpropagated):
 
 
 @kernel
+def search_room(scratch, n):
+    """The bits of the row at scratch, in whole lanes with zeros at the end, and what top_k needs besides."""
+    stride, lanes = scratch_stride(n), (n + LANES - 1) // LANES * LANES
+    bits, kept = ints(scratch, lanes), ints(scratch + 4 * stride, stride)
+    candidates, magnitudes = ints(scratch + 2 * stride, stride), ints(scratch + 3 * stride, stride)
+    bits[n:] = 0
+    return bits, candidates, magnitudes, kept
+
+
+@kernel
+def select_each(s, grad, above, B, scratch, grad_bias, unpropagated):
+    """Choose k entries of every row; False if one is not finite."""
+    row, distance = floats(scratch, s.outputs), s.distance
+    bits, candidates, magnitudes, kept = search_room(scratch, s.outputs)
+    for b in range(B):
+        form_grad_h(scratch, b, s, grad, above)
+        if s.dense_bias:
+            add(grad_bias, row)
+        largest = carry(row, b, s)
+        if largest >= INFINITE:
+            return False
+        count, distance = top_k(bits, bits.size, s.k, largest, distance, candidates, magnitudes, kept)
+        emit(row, b, s, kept, count, grad_bias, unpropagated)
+    s.distance = distance
+    return True
+
+
+@kernel
+def select_unified(s, grad, above, B, scratch, grad_bias, unpropagated):
+    """Choose the k columns of the largest sums of magnitudes; False if a row is not finite."""
+    n, sums = s.outputs, floats(scratch, s.outputs)
+    bits, candidates, magnitudes, kept = search_room(scratch, n)
+    sums[:] = 0
+    for b in range(B):
+        row = floats(s.grad_h + b * n * BYTES, n)
+        form_grad_h(s.grad_h + b * n * BYTES, b, s, grad, above)
+        if s.dense_bias:
+            add(grad_bias, row)
+        if carry(row, b, s) >= INFINITE:
+            return False
+        for j in range(n):
+            sums[j] += abs(row[j])
+    largest = largest_magnitude(bits)
+    count, distance = top_k(bits, bits.size, s.k, largest, s.distance, candidates, magnitudes, kept)
+    for b in range(B):
+        emit(floats(s.grad_h + b * n * BYTES, n), b, s, kept, count, grad_bias, unpropagated)
+    s.distance = distance
+    return True
+
+
+@kernel
 def select(s, grad, above, B, scratch):
     """Choose the entries of a sparse stage; False if the gradient is not finite."""
     n, stride = s.outputs, scratch_stride(s.outputs)
-    lanes = (n + LANES - 1) // LANES * LANES
-    line, bits = floats(scratch, lanes), ints(scratch, lanes)
     unpropagated = floats(scratch + stride, n)
-    candidates, magnitudes = ints(scratch + 2 * stride, stride), ints(scratch + 3 * stride, stride)
-    kept = ints(scratch + 4 * stride, stride)
     grad_bias = floats(s.grad_bias if s.grad_bias else scratch + 5 * stride, n)
-    line[n:] = 0
     grad_bias[:] = 0
     unpropagated[:] = 0
-    row, distance = line[:n], s.distance
     if s.unified:
-        sums = floats(scratch, n)
-        sums[:] = 0
-        for b in range(B):
-            whole = floats(s.grad_h + b * n * BYTES, n)
-            form_grad_h(s.grad_h + b * n * BYTES, b, s, grad, above)
-            if s.dense_bias:
-                add(grad_bias, whole)
-            if carry(whole, b, s) >= INFINITE:
-                return False
-            for j in range(n):
-                sums[j] += abs(whole[j])
-        largest = np.int32(0)
-        for j in range(n):
-            largest = max(largest, bits[j])
-        count, distance = top_k(bits, lanes, s.k, np.int64(largest), distance, candidates, magnitudes, kept)
-        for b in range(B):
-            emit(floats(s.grad_h + b * n * BYTES, n), b, s, kept, count, grad_bias, unpropagated)
+        finite = select_unified(s, grad, above, B, scratch, grad_bias, unpropagated)
     else:
-        for b in range(B):
-            form_grad_h(scratch, b, s, grad, above)
-            if s.dense_bias:
-                add(grad_bias, row)
-            largest = carry(row, b, s)
-            if largest >= INFINITE:
-                return False
-            count, distance = top_k(bits, lanes, s.k, largest, distance, candidates, magnitudes, kept)
-            emit(row, b, s, kept, count, grad_bias, unpropagated)
-    s.distance = distance
-    if s.kind == SHARED:
+        finite = select_each(s, grad, above, B, scratch, grad_bias, unpropagated)
+    if finite and s.kind == SHARED:
         following, share = floats(s.memory_next, n), np.float32(s.gamma / B)
         for j in range(n):
             following[j] = share * unpropagated[j]
-    return True
+    return finite
 
 
 @kernel

@@ -6,9 +6,7 @@ Letters: R rows, F their width, k kept.
 import numpy as np
 
 from .compile import kernel
-from .select import INFINITE, LANES, MAGNITUDE, top_k
-
-FIRST_DISTANCE = 1 << 23  # an octave below the largest magnitude, until a row has told better
+from .select import FIRST_DISTANCE, INFINITE, LANES, largest_magnitude, top_k
 
 
 @kernel
@@ -25,15 +23,6 @@ def scratch(width):
 
 
 @kernel
-def largest_of(bits):
-    """The bits of the largest magnitude."""
-    largest = np.int32(0)
-    for f in range(bits.size):
-        largest = max(largest, np.int32(bits[f] & MAGNITUDE))
-    return np.int64(largest)
-
-
-@kernel
 def keep_largest(v, k, out):
     """out (R, F) = v with all but the k largest magnitudes of each row set to zero, ties to the lowest index.
 
@@ -46,7 +35,7 @@ def keep_largest(v, k, out):
         to, of = out[r], v[r]
         for f in range(width):
             row[f], to[f] = of[f], 0
-        largest = largest_of(bits)
+        largest = largest_magnitude(bits)
         if largest >= INFINITE:
             for f in range(width):
                 to[f] = of[f]
@@ -70,7 +59,7 @@ def keep_entries(k, gamma, v, m, place, values, maps, places, m_next):
         of = v[r]
         for f in range(width):
             row[f] = of[f] + m[f]
-        largest = largest_of(bits)
+        largest = largest_magnitude(bits)
         if largest >= INFINITE:
             return -1
         count, distance = top_k(bits, bits.size, k, largest, distance, candidates, magnitudes, kept)

@@ -9,15 +9,7 @@ import numpy as np
 from .compile import kernel
 from .intrinsics import floats, ints, longs
 from .lstm import backward_row
-from .select import INFINITE, LANES, MAGNITUDE, top_k
-
-
-@kernel
-def largest_magnitude(bits, width):
-    largest = np.int32(0)
-    for j in range(width):
-        largest = max(largest, np.int32(bits[j] & MAGNITUDE))
-    return np.int64(largest)
+from .select import INFINITE, LANES, largest_magnitude, top_k
 
 
 @kernel
@@ -72,7 +64,7 @@ def select_gates(
                 m = M[slot, q]
                 for j in range(width):
                     row[j] += m[j]
-            largest = largest_magnitude(bits[q], width)
+            largest = largest_magnitude(bits[q])
             if largest >= INFINITE:
                 return b + 1
             count, D[q] = top_k(bits[q], lanes, k, largest, D[q], candidates, magnitudes, kept)

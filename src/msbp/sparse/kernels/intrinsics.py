@@ -73,12 +73,6 @@ def reaches(typing, bits, start, threshold):
 
 
 @intrinsic
-def as_bits(typing, value):
-    """The bits of a float32 as an int32."""
-    return types.int32(types.float32), lambda c, b, s, a: b.bitcast(a[0], I32)
-
-
-@intrinsic
 def ones(typing, word):
     """How many bits are set."""
     return types.int64(types.int64), lambda c, b, s, a: b.ctpop(a[0])

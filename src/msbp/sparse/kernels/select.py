@@ -19,6 +19,15 @@ QUARTER_OCTAVE = 1 << 21
 
 
 @kernel
+def largest_magnitude(bits):
+    """The bits of the largest magnitude."""
+    largest = np.int32(0)
+    for j in range(bits.size):
+        largest = max(largest, np.int32(bits[j] & MAGNITUDE))
+    return np.int64(largest)
+
+
+@kernel
 def count_reaching(bits, lanes, threshold):
     count = 0
     for i in range(0, lanes, LANES):
