@@ -3,6 +3,7 @@
 Letters: B batch, i in_features, n out_features, k kept.
 """
 
+from collections.abc import Iterator
 from ctypes import memmove
 
 import numpy as np
@@ -49,14 +50,7 @@ class Workspace:
             table["bias"][at] = addresses[2 * at + 1] or self.parts[at].new("bias", 1).data_ptr()
         self.sparse_parts = [part for part in self.parts if part.sparse is not None]
         self.dropouts = [(at, stage.dropout) for at, stage in enumerate(stages) if stage.dropout is not None]
-        # index among the gradients, where its address goes, and its shape
-        self.dense: list[tuple[int, np.ndarray, int, tuple[int, ...]]] = []
-        for at, (stage, part) in enumerate(zip(stages, self.parts, strict=True)):
-            n, i = stage.linear.out_features, stage.linear.in_features
-            if part.sparse is None:
-                self.dense.append((2 * at, self.column["grad_weight"], at, (n, i)))
-            if addresses[2 * at + 1]:
-                self.dense.append((2 * at + 1, self.column["grad_bias"], at, (n,)))
+        self.dense = list(self._dense_gradients())
         self.lookup = None
         if embedding is not None:
             self.lookup = Lookup(embedding, self.parts[0], stages[0].linear.in_features, capacity)
@@ -69,6 +63,15 @@ class Workspace:
         widest = max(stage.linear.out_features for stage in stages)
         self.scratch = torch.empty(SCRATCH_ROWS * scratch_stride(widest), dtype=torch.uint8)
         self.scratch_address = self.scratch.data_ptr()
+
+    def _dense_gradients(self) -> Iterator[tuple[int, np.ndarray, int, tuple[int, ...]]]:
+        """Those that are tensors: index among all, where the address goes, at which stage, and the shape."""
+        for at, (stage, part) in enumerate(zip(self.stages, self.parts, strict=True)):
+            n, i = stage.linear.out_features, stage.linear.in_features
+            if part.sparse is None:
+                yield 2 * at, self.column["grad_weight"], at, (n, i)
+            if self.trainable[2 * at + 1]:
+                yield 2 * at + 1, self.column["grad_bias"], at, (n,)
 
     def forward(self, x: Tensor, needs: tuple[bool, ...]) -> Tensor:
         """The output (B, n) of the last stage, a tensor of its own.
