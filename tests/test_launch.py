@@ -78,7 +78,7 @@ def test_a_reader_that_has_enough_is_no_error(command_line, tmp_path):
         raise BrokenPipeError(32, "Broken pipe")
 
     code, said = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
-    assert (code, said) == (1, "")
+    assert code == 1 and "Broken pipe" not in said
 
 
 @pytest.mark.parametrize("error", [ValueError, FileNotFoundError, FloatingPointError])
