@@ -13,8 +13,8 @@ from typing import Any
 import numba
 import torch
 
+from .allocator import keep_freed_memory
 from .limits import check_choice
-from .sparse.allocator import keep_freed_memory
 
 DEVICES = ("cpu", "cuda", "auto")
 
