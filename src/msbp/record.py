@@ -30,11 +30,11 @@ UNCOUNTED = {
 
 # What every reader of a record may count on, by dotted key; * is any.
 NEEDED: dict[str, Any] = {
-    "signature": str, "seed": int, "task": str, "method": str, "r": float | None, "gamma": float | None,
-    "metric": str, "dev": float, "test": float, "test_last": float, "best_epoch": int, "steps": int,
-    "bp_s": float, "update_s": float, "total_s": float, "times_comparable": bool, "machine": str, "cpu": str,
-    "device": str, "threads": int, "torch": str, "commit": str, "dirty": bool, "started_at": str,
-    "history": list, "config": dict, "config.method": dict, "k_per_layer": dict, "k_per_layer.*": int,
+    "signature": str, "seed": int, "task": str, "model": str, "method": str, "r": float | None,
+    "gamma": float | None, "metric": str, "dev": float, "test": float, "test_last": float, "best_epoch": int,
+    "steps": int, "bp_s": float, "update_s": float, "total_s": float, "times_comparable": bool,
+    "machine": str, "cpu": str, "device": str, "threads": int, "torch": str, "commit": str, "dirty": bool,
+    "started_at": str, "history": list, "config": dict, "config.method": dict, "k_per_layer": dict, "k_per_layer.*": int,
 }  # fmt: skip
 
 

@@ -47,6 +47,32 @@ def test_rows_differ_in_what_they_are_called(trial, runs_of):
     ]  # fmt: skip
 
 
+def test_blocks_of_the_same_task_are_told_apart_by_what_differs(trial, runs_of):
+    runs = [trial("baseline", r=i) for i in range(3)]
+    for run, (lr, size) in zip(runs, ((0.1, 16), (0.01, 16), (0.01, 32)), strict=True):
+        run["config"] = run["config"] | {"optimizer": {"lr": lr}, "task": SHARED["task"] | {"size": size}}
+    (made,) = other(runs_of(runs), [])
+    titles = [grid.header[0].removeprefix("mnist on its tiny made-up sample (h=500, 0 epochs)") for grid in
+              made.sheets[0].grids]  # fmt: skip
+    assert sorted(titles) == [
+        ", task.size=16, optimizer.lr=0.01", ", task.size=16, optimizer.lr=0.1",
+        ", task.size=32, optimizer.lr=0.01",
+    ]  # fmt: skip
+
+
+def test_a_models_file_is_named_instead_of_all_its_keys(record_of):
+    def compose(words):
+        chosen = dict(word.split("=") for word in words)
+        model = {"name": chosen.get("model", "large"), "layers": 1 if chosen.get("model") == "small" else 3}
+        return {"task": {"name": "en_vi"}, "method": {"name": "sbp"}, "model": model}
+
+    small = compose(["model=small"])
+    about = {"task": "en_vi", "method": "sbp", "model": "small"}
+    runs = [record_of("a", **about, config=small), record_of("b", **about, config=small | {"lr": 5})]
+    lines = [line.partition(":")[0] for line in listed(runs, compose)]
+    assert lines == ["en_vi sbp model=small", "en_vi sbp model=small lr=5"]
+
+
 def test_without_a_baseline_nothing_is_compared(trial, runs_of):
     text = text_of(runs_of([trial("sbp", r=0.04, gamma=0.0)]))
     assert "×" not in text

@@ -52,7 +52,7 @@ def paired_bootstrap(folders: Sequence[Path], samples: int = 1000) -> list[Resam
     results: Any = test()[1]["BLEU"]
     found: list[Resampled] = []
     for run, result in zip(runs, results, strict=True):
-        # of equal translations no sample differs more than the test set, which sacreBLEU takes for a rare event
+        # where no sample differs more than the whole, as of equal translations, sacreBLEU says the least p
         p = 1.0 if found and run.hypotheses == runs[0].hypotheses else result.p_value
         found.append(Resampled(result.score, float(result.mean), float(result.ci), p))
     return found

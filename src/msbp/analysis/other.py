@@ -8,7 +8,7 @@ from typing import Any
 
 from hydra.errors import HydraException
 
-from ..record import different, flat, settings, signature
+from ..record import counts, different, flat, settings, signature
 from . import rows
 from .documents import Document
 from .evidence import SECONDS, Evidence, measure
@@ -18,7 +18,7 @@ from .tables import Block, Line, Table
 
 HEADERS: dict[str, str] = {"accuracy": "Acc (%)", "uas": "UAS (%)", "bleu": "Test BLEU"}
 BASELINE = "baseline"
-GROUPS = "task", "method"
+GROUPS = "task", "method", "model"
 SHOWN = 6  # keys of a line, for which one of the terminal has room
 
 
@@ -27,9 +27,9 @@ def other(runs: Runs, documents: Iterable[Document]) -> list[Document]:
     shared: dict[str, dict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
     for run in unused(runs, documents):
         shared[_but_method(run)][run["signature"]].append(run)
-    blocks = sorted(
-        (_block(list(settings.values())) for settings in shared.values()), key=lambda block: block.title
-    )
+    found = [list(settings.values()) for settings in shared.values()]
+    titles = _titles([rows[0][0] for rows in found])
+    blocks = sorted(map(_block, found, titles), key=lambda block: block.title)
     table = Table("other", "Runs of other settings.", [*SECONDS, "score"], blocks)
     return [rows.of(table)] if blocks else []
 
@@ -50,7 +50,9 @@ def listed(runs: Sequence[Record], compose: Compose) -> Iterator[str]:
         found.values(), key=lambda row: (row[0]["task"], row[0]["method"], row[0]["started_at"])
     ):
         run = row[0]
-        differ = _overrides(run, usual(run["task"], run["method"]))
+        choice = run["task"], run["method"]
+        model = [run["model"]] * (usual(*choice) != usual(*choice, run["model"]))
+        differ = [*(f"model={name}" for name in model), *_overrides(run, usual(*choice, *model))]
         seeds = ", ".join(str(run["seed"]) for run in sorted(row, key=lambda run: run["seed"]))
         score = f"test {run['metric']} {fmean(run['test'] for run in row):.2f}"
         yield f"{' '.join([run['task'], run['method'], *differ])}: {score} (seed {seeds})"
@@ -59,7 +61,7 @@ def listed(runs: Sequence[Record], compose: Compose) -> Iterator[str]:
 def _usual(choice: Sequence[str], compose: Compose) -> dict[str, Any] | None:
     """The configuration of a task and a method as written; None where they are not there any more."""
     try:
-        return settings(compose([f"{group}={name}" for group, name in zip(GROUPS, choice, strict=True)]))
+        return settings(compose([f"{group}={name}" for group, name in zip(GROUPS, choice, strict=False)]))
     except HydraException:
         return None
 
@@ -76,14 +78,14 @@ def _but_method(run: Record) -> str:
     return signature({part: value for part, value in run["config"].items() if part != "method"})
 
 
-def _block(found: list[list[Record]]) -> Block:
+def _block(found: list[list[Record]], title: str) -> Block:
     alike = [row[0]["config"]["method"] for row in found]
     found.sort(key=lambda row: (row[0]["method"] != BASELINE, _label(row[0], alike)))
     run = found[0][0]
     if run["method"] != BASELINE:
         found.insert(0, [])
     lines = [_line(row, ours, alike) for row, ours in zip(found, measure(found), strict=True)]
-    return Block(_title(run), run["task"], HEADERS.get(run["metric"]) or run["metric"], lines)
+    return Block(title, run["task"], HEADERS.get(run["metric"]) or run["metric"], lines)
 
 
 def _line(row: list[Record], ours: Evidence, alike: list[dict]) -> Line:
@@ -93,6 +95,19 @@ def _line(row: list[Record], ours: Evidence, alike: list[dict]) -> Line:
     run = row[0]
     setting = Setting(run["signature"], run["r"], run["gamma"], run.get("hidden"))
     return Line(_label(run, alike), run["method"], setting, "", ours, Evidence())
+
+
+def _titles(runs: list[Record]) -> list[str]:
+    """What the runs of a block are, one of each given, and where that is the same, the keys that differ."""
+    bare = [_title(run) for run in runs]
+    titles = []
+    for run, title in zip(runs, bare, strict=True):
+        own, *others = (dict(flat(one["config"])) for one in (run, *runs))
+        alike = [other for other, name in zip(others, bare, strict=True) if name == title]
+        keys = [key for key in own if key.split(".")[0] != "method" and counts(key, own[key])]
+        apart = [key for key in keys if any(other.get(key) != own[key] for other in alike)]
+        titles.append(", ".join([title, *(f"{key}={own[key]}" for key in apart)]))
+    return titles
 
 
 def _title(run: Record) -> str:
