@@ -9,8 +9,8 @@ from torch import nn
 from .kinds import fits
 from .limits import check_choice, check_counts
 from .sparse import convert, fuse
-from .sparse.linear import check_choices
-from .sparse.lstm import check_lstm_choices
+from .sparse.choices import check_choices
+from .sparse.lstm.lstm import check_lstm_choices
 
 SCHEDULES = ("every", "alternate")
 

@@ -8,7 +8,7 @@ from .convolution import SparseConvolution
 from .dropout import keep_mask
 from .linear import SparseLinear
 from .loss import cross_entropy
-from .lstm import SparseLSTM
+from .lstm.lstm import SparseLSTM
 from .max_over_time import MaxOverTime
 from .memory import GradientMemory
 from .sparsifiers import entries_kept, top_k, unified_top_k

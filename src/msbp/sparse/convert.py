@@ -13,7 +13,7 @@ from .conv import SparseConv1d, SparseConv2d
 from .convolution import SparseConvolution
 from .embedding import RowEmbedding, keeps_rows
 from .linear import SparseLinear
-from .lstm import FusedLSTM, SparseLSTM, adoptable, check_lstm_choices
+from .lstm.lstm import FusedLSTM, SparseLSTM, adoptable, check_lstm_choices
 from .max_over_time import FusedMaxOverTime, MaxOverTime, SparseMaxOverTime
 from .memory import GradientMemory
 from .sparsifiers import entries_kept

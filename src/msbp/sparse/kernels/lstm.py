@@ -38,7 +38,7 @@ def squash(gate, bias, half):
 
 @kernel
 def advance(h, c, bias, gates, previous_h, previous_c, tanh_c, n, H):
-    """As lstm_cell.advance; bias (4H) is needed."""
+    """As lstm/cell.py's advance; bias (4H) is needed."""
     h, c, bias, gates = floats(h, (n, H)), floats(c, (n, H)), floats(bias, 4 * H), floats(gates, (n, 4 * H))
     previous_h, previous_c, tanh_c = (
         floats(previous_h, (n, H)),
@@ -89,7 +89,7 @@ def backward_row(grad_out, grad_h, grad_c, gates, previous_c, tanh_c, out, pitch
 
 @kernel
 def gate_gradients(grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, out, n, H):
-    """As lstm_cell.gate_gradients; the rows of grad_out lie `stride` bytes apart."""
+    """As lstm/cell.py's gate_gradients; the rows of grad_out lie `stride` bytes apart."""
     grad_h, grad_c, gates = floats(grad_h, (n, H)), floats(grad_c, (n, H)), floats(gates, (n, 4 * H))
     previous_c, tanh_c, out = floats(previous_c, (n, H)), floats(tanh_c, (n, H)), floats(out, (n, 4 * H))
     through, grad_next = np.empty(H, np.float32), np.empty(H, np.float32)

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from . import lstm_cell
-from .eager import eager
-from .gates import FullGradient, Saved, Weights
+from ..eager import eager
+from . import cell
+from .gradients import FullGradient, Saved, Weights
 
 
 class Plan(NamedTuple):
@@ -57,7 +57,7 @@ def push(
         n = rows.stop - rows.start
         if not from_zero or rows is not steps[0]:
             saved.gates[rows].addmm_(h[:n], weights.hh.T)
-        lstm_cell.advance(h[:n], c[:n], bias, *(t[rows] for t in saved))
+        cell.advance(h[:n], c[:n], bias, *(t[rows] for t in saved))
         out[rows] = h[:n]
     return saved
 

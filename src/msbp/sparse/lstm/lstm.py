@@ -14,16 +14,16 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from torch.nn.utils.rnn import PackedSequence
 
+from ..choices import BIAS_GRADIENTS, check_choices
+from ..dropout import dropout
+from ..eager import Converted, eager_forward, not_finite
+from ..memory import MEMORIES, GradientMemory
+from ..sparsifiers import SPARSIFIERS, Sparsifier
+from ..suited import by_kernel
 from .carry import CARRIES, Carry, NoMemory
-from .choices import BIAS_GRADIENTS, check_choices
-from .dropout import dropout
-from .eager import Converted, eager_forward, not_finite
-from .gates import EstimatedGradient, FullGradient, Saved, Weights
+from .gradients import EstimatedGradient, FullGradient, Saved, Weights
 from .listed import ListedGradient
-from .memory import MEMORIES, GradientMemory
 from .recurrence import Layer, Plan
-from .sparsifiers import SPARSIFIERS, Sparsifier
-from .suited import by_kernel
 
 States = tuple[Tensor, Tensor]
 LISTABLE = ("per_example", "per_position", "pooled")  # selections row by row, for which there is a kernel

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from . import lstm_cell
+from ..kernels import lstm as kernels
+from ..suited import by_kernel
+from . import cell
 from .carry import Carry
-from .kernels import lstm as kernels
-from .suited import by_kernel
 
 Estimate = Callable[[Tensor, Carry], tuple[Tensor, None]]
 
@@ -52,17 +52,15 @@ class FullGradient:
         gates, _, previous_c, tanh_c = (t[rows] for t in self.saved)
         tensors = (grad_h, grad_c, gates, previous_c, tanh_c, self.g[rows])
         if by_kernel(*tensors):
-            kernels.gate_gradients(
-                *lstm_cell.rows_of(grad_out), *(t.data_ptr() for t in tensors), *grad_h.shape
-            )
+            kernels.gate_gradients(*cell.rows_of(grad_out), *(t.data_ptr() for t in tensors), *grad_h.shape)
         else:
-            slopes = lstm_cell.Slopes(*(t[rows] for t in self.slopes))
-            lstm_cell.gate_gradients(grad_out, grad_h, grad_c, gates.chunk(4, 1)[1], slopes, self.g[rows])
+            slopes = cell.Slopes(*(t[rows] for t in self.slopes))
+            cell.gate_gradients(grad_out, grad_h, grad_c, gates.chunk(4, 1)[1], slopes, self.g[rows])
 
     @cached_property
-    def slopes(self) -> lstm_cell.Slopes:
+    def slopes(self) -> cell.Slopes:
         """Those of all rows."""
-        return lstm_cell.Slopes.of(self.saved.gates, self.saved.previous_c, self.saved.tanh_c)
+        return cell.Slopes.of(self.saved.gates, self.saved.previous_c, self.saved.tanh_c)
 
     def through_state(self, rows: slice, grad_h: Tensor) -> None:
         """grad_h (n, H) ← g · weight_hh, ∂ℓ/∂h before the rows."""

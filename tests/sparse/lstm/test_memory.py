@@ -12,8 +12,8 @@ from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from msbp.sparse import convert, memories
 
-from .lstm_oracle import LSTMOracle, lstm
-from .problems import assert_close, each_dtype, gradients, memory_of
+from ..problems import assert_close, each_dtype, gradients, memory_of
+from .oracle import LSTMOracle, lstm
 
 STEPS = {
     "shared": {},

@@ -9,11 +9,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ..kernels import gates, panels
+from ..kernels.select import FIRST_DISTANCE
 from .carry import Carry
-from .gates import FullGradient, Saved, Weights
-from .kernels import gates, panels
-from .kernels.select import FIRST_DISTANCE
-from .lstm_cell import rows_of
+from .cell import rows_of
+from .gradients import FullGradient, Saved, Weights
 
 
 class ListedGradient(FullGradient):

@@ -12,10 +12,10 @@ from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from msbp.sparse import memories
 from msbp.sparse.kernels import lstm as kernels
-from msbp.sparse.lstm import FusedLSTM, SparseLSTM
+from msbp.sparse.lstm.lstm import FusedLSTM, SparseLSTM
 
-from .lstm_oracle import lstm
-from .problems import assert_close, each_dtype, gradients
+from ..problems import assert_close, each_dtype, gradients
+from .oracle import lstm
 
 PROBLEMS = {
     "one direction": {},

@@ -9,9 +9,9 @@ from torch import nn
 
 from msbp.sparse import convert, fuse, memories
 from msbp.sparse.dropout import dropout
-from msbp.sparse.lstm import SparseLSTM
+from msbp.sparse.lstm.lstm import SparseLSTM
 
-from .problems import assert_close, gradients, memory_of
+from ..problems import assert_close, gradients, memory_of
 
 
 class Tagger(nn.Module):

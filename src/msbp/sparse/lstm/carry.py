@@ -16,7 +16,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from .memory import GradientMemory, SharedMemory, SlotMemory
+from ..memory import GradientMemory, SharedMemory, SlotMemory
 
 Sparsify = Callable[[Tensor], Tensor]
 

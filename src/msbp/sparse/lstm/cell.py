@@ -9,8 +9,8 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from .kernels import lstm as kernels
-from .suited import by_kernel
+from ..kernels import lstm as kernels
+from ..suited import by_kernel
 
 
 def advance(
