@@ -34,7 +34,8 @@ NEEDED: dict[str, Any] = {
     "gamma": float | None, "metric": str, "dev": float, "test": float, "test_last": float, "best_epoch": int,
     "steps": int, "bp_s": float, "update_s": float, "total_s": float, "times_comparable": bool,
     "machine": str, "cpu": str, "device": str, "threads": int, "torch": str, "commit": str, "dirty": bool,
-    "started_at": str, "history": list, "config": dict, "config.method": dict, "k_per_layer": dict, "k_per_layer.*": int,
+    "started_at": str, "history": list, "config": dict, "config.method": dict,
+    "k_per_layer": dict, "k_per_layer.*": int,
 }  # fmt: skip
 
 
