@@ -2,14 +2,14 @@
 
 from .activations import Cube
 from .chain import Chain, look_up
-from .conv import SparseConv1d, SparseConv2d
 from .convert import convert, fuse, memories
-from .convolution import SparseConvolution
+from .convolutions.base import SparseConvolution
+from .convolutions.conv import SparseConv1d, SparseConv2d
+from .convolutions.max_over_time import MaxOverTime
 from .dropout import keep_mask
 from .linear import SparseLinear
 from .loss import cross_entropy
 from .lstm.lstm import SparseLSTM
-from .max_over_time import MaxOverTime
 from .memory import GradientMemory
 from .sparsifiers import entries_kept, top_k, unified_top_k
 

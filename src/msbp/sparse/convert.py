@@ -9,12 +9,12 @@ from torch.nn.utils import parametrize
 
 from .chain import Chain
 from .choices import check_choices, is_number
-from .conv import SparseConv1d, SparseConv2d
-from .convolution import SparseConvolution
+from .convolutions.base import SparseConvolution
+from .convolutions.conv import SparseConv1d, SparseConv2d
+from .convolutions.max_over_time import FusedMaxOverTime, MaxOverTime, SparseMaxOverTime
 from .embedding import RowEmbedding, keeps_rows
 from .linear import SparseLinear
 from .lstm.lstm import FusedLSTM, SparseLSTM, adoptable, check_lstm_choices
-from .max_over_time import FusedMaxOverTime, MaxOverTime, SparseMaxOverTime
 from .memory import GradientMemory
 from .sparsifiers import entries_kept
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv1d, embedding
 
-from .kernels import conv as kernels
-from .kernels import entries as select
-from .suited import by_kernel
+from ..kernels import conv as kernels
+from ..kernels import entries as select
+from ..suited import by_kernel
 
 EMPTY = -1  # no word: beyond a sentence's ends
 

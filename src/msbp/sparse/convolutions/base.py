@@ -11,11 +11,11 @@ from typing import NoReturn, Self, cast
 import torch
 from torch import Tensor, nn
 
-from .choices import BIAS_GRADIENTS, check_choices
-from .eager import Converted, not_finite
-from .memory import MEMORIES, GradientMemory, SequentialMemory, SharedMemory
+from ..choices import BIAS_GRADIENTS, check_choices
+from ..eager import Converted, not_finite
+from ..memory import MEMORIES, GradientMemory, SequentialMemory, SharedMemory
+from ..suited import by_kernel
 from .selections import SELECTIONS, Selection, row_top_k
-from .suited import by_kernel
 from .windows import Entries, keep_entries
 
 

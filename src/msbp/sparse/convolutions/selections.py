@@ -9,9 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .kernels.entries import keep_largest
-from .sparsifiers import top_k, unified_top_k
-from .suited import by_kernel
+from ..kernels.entries import keep_largest
+from ..sparsifiers import top_k, unified_top_k
+from ..suited import by_kernel
 
 
 def flat_top_k(v: Tensor, k: int, example: Tensor, positions: int) -> Tensor:

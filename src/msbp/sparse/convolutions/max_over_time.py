@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .convolution import SparseConvolution
-from .eager import Converted, eager, eager_forward
+from ..eager import Converted, eager, eager_forward
+from ..suited import by_kernel
+from .base import SparseConvolution
 from .selections import flat_top_k
-from .suited import by_kernel
 from .windows import (
     Batch,
     Entries,

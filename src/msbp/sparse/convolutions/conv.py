@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .convolution import SparseConvolution
-from .eager import eager, eager_forward
+from ..eager import eager, eager_forward
+from ..suited import by_kernel
+from .base import SparseConvolution
 from .grid import Grid
-from .suited import by_kernel
 
 
 class SparseConv1d(SparseConvolution, nn.Conv1d):

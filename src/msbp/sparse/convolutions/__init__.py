@@ -1,0 +1,1 @@
+"""Convolutions with a sparse backward pass: torch's own, and one with its maximum over time as one unit."""
