@@ -1,14 +1,14 @@
 """Sparse backpropagation with memory for torch modules."""
 
-from .activations import Cube
-from .chain import Chain, look_up
 from .convert import convert, fuse, memories
 from .convolutions.base import SparseConvolution
 from .convolutions.conv import SparseConv1d, SparseConv2d
 from .convolutions.max_over_time import MaxOverTime
 from .dropout import keep_mask
-from .linear import SparseLinear
-from .loss import cross_entropy
+from .linear.activations import Cube
+from .linear.chain import Chain, look_up
+from .linear.linear import SparseLinear
+from .linear.loss import cross_entropy
 from .lstm.lstm import SparseLSTM
 from .memory import GradientMemory
 from .sparsifiers import entries_kept, top_k, unified_top_k

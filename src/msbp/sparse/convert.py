@@ -7,13 +7,13 @@ from typing import Any
 from torch import nn
 from torch.nn.utils import parametrize
 
-from .chain import Chain
 from .choices import check_choices, is_number
 from .convolutions.base import SparseConvolution
 from .convolutions.conv import SparseConv1d, SparseConv2d
 from .convolutions.max_over_time import FusedMaxOverTime, MaxOverTime, SparseMaxOverTime
-from .embedding import RowEmbedding, keeps_rows
-from .linear import SparseLinear
+from .linear.chain import Chain
+from .linear.linear import SparseLinear
+from .linear.row_embedding import RowEmbedding, keeps_rows
 from .lstm.lstm import FusedLSTM, SparseLSTM, adoptable, check_lstm_choices
 from .memory import GradientMemory
 from .sparsifiers import entries_kept

@@ -7,10 +7,10 @@ from typing import Any
 import torch.nn.modules.module as torch_hooks
 from torch import Tensor, nn
 
+from ..eager import Converted, eager, eager_forward
 from .activations import ACTIVATIONS, IDENTITY
-from .eager import Converted, eager, eager_forward
-from .embedding import has_ordinary_rows
 from .linear import SparseLinear
+from .row_embedding import has_ordinary_rows
 from .run import StageRun
 from .stage import Stage
 

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..factored import Factors
+from ..kernels.backward import NARROW
+from ..kernels.select import FIRST_DISTANCE
+from ..memory import MEMORIES, SlotMemory
 from .activations import IDENTITY
-from .factored import Factors
-from .kernels.backward import NARROW
-from .kernels.select import FIRST_DISTANCE
-from .memory import MEMORIES, SlotMemory
 from .stage import Sparse, Stage
 
 KINDS = {kind: code for code, kind in enumerate([type(None), *MEMORIES.values()])}

@@ -14,7 +14,7 @@ from msbp.sparse import convert, cross_entropy, fuse
 from msbp.sparse.memory import SlotMemory
 from msbp.sparse.suited import plain_torch
 
-from .problems import assert_close, each_dtype, each_entry, gradients, mlp, state
+from ..problems import assert_close, each_dtype, each_entry, gradients, mlp, state
 
 B, i, n, c = 6, 10, 16, 3
 FULL = {"convert": lambda model: convert(model, r=1.0), "fuse": fuse}

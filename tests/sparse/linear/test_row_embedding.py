@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from msbp.optim import Adam, clip_grad_norm_
 from msbp.sparse import convert, fuse
-from msbp.sparse.embedding import RowEmbedding
 from msbp.sparse.factored import FactoredParameter
+from msbp.sparse.linear.row_embedding import RowEmbedding
 
 IDS = torch.tensor([[3, 1, 3], [0, 5, 3]])
 

@@ -4,8 +4,8 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor, nn
 
+from ..memory import GradientMemory
 from .activations import IDENTITY, Activation
-from .memory import GradientMemory
 
 
 class Sparse(Protocol):

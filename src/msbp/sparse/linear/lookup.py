@@ -7,10 +7,10 @@ U distinct tokens of a batch.
 import torch
 from torch import Tensor, nn
 
-from .blas import SGEMM
+from ..blas import SGEMM
+from ..factored import Factors
+from ..kernels import embedding as kernels
 from .buffers import Buffers
-from .factored import Factors
-from .kernels import embedding as kernels
 
 
 class Lookup:

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .eager import eager
-from .factored import Factors, leave
+from ..eager import eager
+from ..factored import Factors, leave
+from ..suited import PARAMETERS
 from .plain import SavedStage, pull, push
 from .stage import Stage
-from .suited import PARAMETERS
 from .workspace import Gradient, Workspace
 
 ORDINARY = {*PARAMETERS, type(None)}

@@ -6,10 +6,10 @@ Letters: B batch, i in_features, n out_features, F tokens an example.
 import torch
 from torch import Tensor, nn
 
+from ..suited import kernels_allowed, suits
 from .node import Lease, Pass
 from .plain import push
 from .stage import Stage
-from .suited import kernels_allowed, suits
 from .workspace import Workspace
 
 Parameters = list[Tensor | None]

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from .eager import Converted, eager, eager_forward
-from .factored import Factors
+from ..eager import Converted, eager, eager_forward
+from ..factored import Factors
+from ..suited import by_kernel
 from .node import hand_over
-from .suited import by_kernel
 
 
 class RowEmbedding(Converted, nn.Embedding):

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from ..dropout import draw_key, keep_mask, keep_scale, key_at
 from .activations import IDENTITY
-from .dropout import draw_key, keep_mask, keep_scale, key_at
 from .stage import Stage
 
 Stages = tuple[Stage, ...]

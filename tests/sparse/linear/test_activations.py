@@ -11,8 +11,8 @@ from torch import nn
 
 from msbp.sparse import Cube, convert, reference
 
-from .oracle import keeps
-from .problems import assert_close, each_dtype
+from ..oracle import keeps
+from ..problems import assert_close, each_dtype
 
 B, i, n, c, k = 6, 10, 16, 3, 4
 STAGES = {"ReLU": nn.ReLU, "Tanh": nn.Tanh, "Cube": Cube}

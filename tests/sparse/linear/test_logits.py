@@ -11,8 +11,8 @@ from torch import nn
 
 from msbp.sparse import cross_entropy
 
-from .networks import Branches, each_model
-from .problems import assert_close, state
+from ..networks import Branches, each_model
+from ..problems import assert_close, state
 from .test_loss import each_install, pair, through
 
 B, i, c = 6, 10, 3

@@ -8,11 +8,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from .choices import BIAS_GRADIENTS, check_choices
-from .eager import Converted, eager_forward, not_finite
-from .memory import MEMORIES, GradientMemory
+from ..choices import BIAS_GRADIENTS, check_choices
+from ..eager import Converted, eager_forward, not_finite
+from ..memory import MEMORIES, GradientMemory
+from ..sparsifiers import SPARSIFIERS
 from .run import StageRun
-from .sparsifiers import SPARSIFIERS
 from .stage import Stage
 
 

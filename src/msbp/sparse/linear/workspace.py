@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from ..blas import SGEMM
+from ..dropout import draw_key
+from ..factored import Factors
+from ..kernels import layout
+from ..kernels.backward import SCRATCH_ROWS, backward, scratch_stride
+from ..kernels.forward import forward
 from .activations import RELU
-from .blas import SGEMM
 from .buffers import Buffers
-from .dropout import draw_key
-from .factored import Factors
-from .kernels import layout
-from .kernels.backward import SCRATCH_ROWS, backward, scratch_stride
-from .kernels.forward import forward
 from .lookup import Lookup
 from .stage import Stage
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from msbp.sparse import convert, cross_entropy, fuse
 
-from .problems import assert_close, each_dtype, mlp, state
+from ..problems import assert_close, each_dtype, mlp, state
 
 B, i, n, c = 6, 10, 16, 3
 INSTALL = {"sparse": convert, "sparse, no memory": lambda model: convert(model, gamma=0.0), "fused": fuse}

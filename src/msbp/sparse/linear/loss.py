@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .eager import eager
-from .kernels.loss import cross_entropy as kernel
+from ..eager import eager
+from ..kernels.loss import cross_entropy as kernel
 from .node import Pass, shortcut
 
 PASS = Pass._backward_cls

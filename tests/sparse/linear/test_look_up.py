@@ -12,7 +12,7 @@ from torch import nn
 from msbp.sparse import Cube, convert, cross_entropy, fuse, look_up
 from msbp.sparse.suited import plain_torch
 
-from .problems import assert_close, gradients
+from ..problems import assert_close, gradients
 
 B, F, V, E, c = 64, 6, 60, 5, 4
 

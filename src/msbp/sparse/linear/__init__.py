@@ -1,0 +1,1 @@
+"""Linear layers with what stands around them - embedding, activation, dropout, loss - as chains of stages."""
