@@ -12,8 +12,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..limits import check_choice, check_counts, check_shares
 from ..sparse import cross_entropy
+from .layers import word_embedding
 
-EMBEDDINGS = ("random", "static", "non_static")
 HIDDEN_IS = {"per_direction": 1, "total": 2}
 
 
@@ -22,7 +22,7 @@ class BiLSTM(nn.Module):
 
     features: how many values each feature has, by name; widths: how wide the embedding of each is.
     hidden_is: whether `hidden` counts the units of each direction (per_direction) or of both (total).
-    embedding: random (trained from noise) | static (given vectors, fixed) | non_static (given and trained).
+    embedding, width, vectors: of the words, as `word_embedding` takes them.
     dropout: between the LSTM's layers and on its outputs.
     """
 
@@ -33,14 +33,9 @@ class BiLSTM(nn.Module):
         dropout: float = 0.5, name: str = "bilstm",
     ):  # fmt: skip
         super().__init__()
-        check(hidden, hidden_is, layers, embedding, width, dropout)
+        check(hidden, hidden_is, layers, dropout)
         self.name = name
-        if embedding == "random":
-            self.words = nn.Embedding(vocabulary, width)
-        elif vectors is None:
-            raise ValueError(f"model.embedding={embedding} needs word vectors: name them in task.vectors")
-        else:
-            self.words = nn.Embedding.from_pretrained(vectors.clone(), freeze=embedding == "static")
+        self.words = word_embedding(embedding, vocabulary, width, vectors)
         tables = {key: nn.Embedding(count, width_of(key, widths or {})) for key, count in features.items()}
         self.features = nn.ModuleDict(tables)
         inputs = self.words.embedding_dim + sum(table.embedding_dim for table in tables.values())
@@ -76,11 +71,10 @@ def width_of(feature: str, widths: Mapping[str, int]) -> int:
     return widths[feature]
 
 
-def check(hidden: int, hidden_is: str, layers: int, embedding: str, width: int, dropout: float) -> None:
+def check(hidden: int, hidden_is: str, layers: int, dropout: float) -> None:
     """ValueError unless the settings make a network."""
-    check_counts("model", hidden=hidden, layers=layers, width=width)
+    check_counts("model", hidden=hidden, layers=layers)
     check_choice("model.hidden_is", hidden_is, HIDDEN_IS)
-    check_choice("model.embedding", embedding, EMBEDDINGS)
     if hidden % HIDDEN_IS[hidden_is]:
         raise ValueError(f"model.hidden counts both directions, so it must be even, got {hidden}")
     check_shares("model", dropout=dropout)

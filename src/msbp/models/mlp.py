@@ -5,8 +5,8 @@ Letters: B batch, i inputs, o outputs.
 
 from torch import Tensor, nn
 
-from ..limits import check_counts, check_shares
 from ..sparse import cross_entropy
+from .layers import hidden_stack
 
 
 class MLP(nn.Module):
@@ -18,17 +18,8 @@ class MLP(nn.Module):
     def __init__(self, inputs: int, outputs: int, hidden: int = 500, layers: int = 2, dropout: float = 0.1,
                  name: str = "mlp"):  # fmt: skip
         super().__init__()
-        check_counts("model", hidden=hidden, layers=layers)
-        check_shares("model", dropout=dropout)
-        widths = [inputs] + [hidden] * layers
-        parts: list[nn.Module] = []
-        for i in range(layers):
-            parts += [nn.Linear(widths[i], widths[i + 1]), nn.ReLU()]
-            parts += [nn.Dropout(dropout)] if dropout else []
         self.name = name
-        self.net = nn.Sequential(*parts, nn.Linear(hidden, outputs))
-        linear = [f"net.{i}" for i, part in enumerate(self.net) if isinstance(part, nn.Linear)]
-        self.hidden_layers = [linear[:-1]]
+        self.net, self.hidden_layers = hidden_stack(inputs, hidden, layers, outputs, dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (B, o) of pixels (B, i)."""

@@ -5,8 +5,9 @@ Letters: B batch, C transitions.
 
 from torch import Tensor, nn
 
-from ..limits import check_choice, check_counts, check_scales, check_shares
+from ..limits import check_choice, check_counts, check_scales
 from ..sparse import Cube, cross_entropy, look_up
+from .layers import hidden_stack
 
 ACTIVATIONS = {"relu": nn.ReLU, "cube": Cube}
 FEATURES = 48  # 18 words, 18 tags, 12 labels
@@ -22,21 +23,15 @@ class Parser(nn.Module):
                  layers: int = 1, activation: str = "relu", dropout: float = 0.2, init: float = 0.1,
                  name: str = "parser"):  # fmt: skip
         super().__init__()
-        check_counts("model", embedding=embedding, hidden=hidden, layers=layers)
+        check_counts("model", embedding=embedding)
         check_choice("model.activation", activation, ACTIVATIONS)
-        check_shares("model", dropout=dropout)
         check_scales("model", init=init)
         self.name = name
         self.embedding = nn.Embedding(words + tags + labels + 1, embedding)
         nn.init.uniform_(self.embedding.weight, -init, init)
-        widths = [FEATURES * embedding] + [hidden] * layers
-        parts: list[nn.Module] = []
-        for i in range(layers):
-            parts += [nn.Linear(widths[i], widths[i + 1]), ACTIVATIONS[activation]()]
-            parts += [nn.Dropout(dropout)] if dropout else []
-        self.net = nn.Sequential(*parts, nn.Linear(hidden, 1 + 2 * labels))
-        linear = [f"net.{i}" for i, part in enumerate(self.net) if isinstance(part, nn.Linear)]
-        self.hidden_layers = [linear[:-1]]
+        self.net, self.hidden_layers = hidden_stack(
+            FEATURES * embedding, hidden, layers, 1 + 2 * labels, dropout, ACTIVATIONS[activation]
+        )
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Logits (B, C) of the features' tokens (B, 48)."""

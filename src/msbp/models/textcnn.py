@@ -8,16 +8,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from ..limits import check_choice, check_counts, check_shares
+from ..limits import check_counts, check_shares
 from ..sparse import MaxOverTime, cross_entropy
-
-EMBEDDINGS = ("random", "static", "non_static")
+from .layers import word_embedding
 
 
 class TextCNN(nn.Module):
     """Embedding, `hidden` maps a window with ReLU and maximum over time, dropout, linear output layer.
 
-    embedding: random (trained from noise) | static (given vectors, fixed) | non_static (given and trained).
+    embedding, width, vectors: of the words, as `word_embedding` takes them.
     max_norm: the largest norm of an output's weights (Kim has 3), seen to before a forward pass; None: any.
     """
 
@@ -27,14 +26,9 @@ class TextCNN(nn.Module):
         dropout: float = 0.5, max_norm: float | None = None, name: str = "textcnn",
     ):  # fmt: skip
         super().__init__()
-        check(hidden, windows, embedding, width, dropout, max_norm)
+        check(hidden, windows, dropout, max_norm)
         self.name, self.max_norm = name, max_norm
-        if embedding == "random":
-            self.embedding = nn.Embedding(vocabulary, width)
-        elif vectors is None:
-            raise ValueError(f"model.embedding={embedding} needs word vectors: name them in task.vectors")
-        else:
-            self.embedding = nn.Embedding.from_pretrained(vectors.clone(), freeze=embedding == "static")
+        self.embedding = word_embedding(embedding, vocabulary, width, vectors)
         width = self.embedding.embedding_dim
         self.convs = nn.ModuleList(MaxOverTime(width, hidden, window) for window in windows)
         self.dropout = nn.Dropout(dropout)
@@ -56,14 +50,11 @@ class TextCNN(nn.Module):
         return cross_entropy(self(words, offsets), labels)
 
 
-def check(
-    hidden: int, windows: Sequence[int], embedding: str, width: int, dropout: float, max_norm: float | None
-) -> None:
+def check(hidden: int, windows: Sequence[int], dropout: float, max_norm: float | None) -> None:
     """ValueError unless the settings make a network."""
-    check_counts("model", hidden=hidden, width=width)
+    check_counts("model", hidden=hidden)
     if not windows or any(type(window) is not int or window < 1 for window in windows):
         raise ValueError(f"model.windows must be whole numbers of at least 1, got {list(windows)}")
-    check_choice("model.embedding", embedding, EMBEDDINGS)
     check_shares("model", dropout=dropout)
     if max_norm is not None and not max_norm > 0:  # nor NaN
         raise ValueError(f"model.max_norm must be above 0, got {max_norm}; null sets no bound")
