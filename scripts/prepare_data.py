@@ -1,35 +1,33 @@
 """Fetch and check the data of a task, or of all: python scripts/prepare_data.py [task=parsing_ewt]
 
 What is free and missing is fetched, what is there is kept; what is licensed is said, with where to put it.
+The exit code is 1 if any data are not ready.
 """
 
 import sys
 from pathlib import Path
 
-from hydra.utils import instantiate
-
-from msbp.launch import CONF, compose, start
+from msbp.launch import CONF, start
+from msbp.ready import read
 
 
 def main() -> None:
-    overrides = sys.argv[1:]
-    asked = [word.removeprefix("task=") for word in overrides if word.startswith("task=")]
-    others = [word for word in overrides if not word.startswith("task=")]
-    if asked:
-        prepare(asked[-1], others)
-        return
-    for name in sorted(path.stem for path in Path(CONF, "task").glob("*.yaml")):
-        try:
-            prepare(name, others)
-        except OSError as error:
-            print(f"{name}: not ready. {error}", flush=True)
+    others = [word for word in sys.argv[1:] if not word.startswith("task=")]
+    asked = [word.removeprefix("task=") for word in sys.argv[1:] if word.startswith("task=")]
+    every = sorted(path.stem for path in Path(CONF, "task").glob("*.yaml"))
+    ready = [prepared(name, others) for name in asked or every]
+    sys.exit(0 if all(ready) else 1)
 
 
-def prepare(name: str, overrides: list[str]) -> None:
-    """Read the task's data as a run would. OSError or ValueError name what is missing or malformed."""
-    cfg = compose([f"task={name}", *overrides])
-    splits = instantiate(cfg.task, _convert_="all").splits(cfg.seed)
+def prepared(name: str, overrides: list[str]) -> bool:
+    """Whether a run could read the task's data, said with what is missing or malformed."""
+    try:
+        splits = read([f"task={name}", *overrides])
+    except (OSError, ValueError) as error:
+        print(f"{name}: not ready. {error}", flush=True)
+        return False
     print(f"{name}: ready", *splits.notes, sep="\n  ", flush=True)
+    return True
 
 
 if __name__ == "__main__":

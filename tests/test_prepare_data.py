@@ -1,25 +1,35 @@
 """scripts/prepare_data.py: what is ready, what is missing, and how that is said."""
 
+import re
 import runpy
 import sys
 
 import pytest
 
 from msbp.launch import ROOT
+from msbp.tasks import bitexts, corpora, mnist
 
 main = runpy.run_path(str(ROOT / "scripts/prepare_data.py"))["main"]
+MALFORMED = {  # by task: its folder and files, what all of them hold, and what is said of that
+    "mnist": ("MNIST/raw", mnist.MD5, "x", "is not MNIST's original file"),
+    "multi30k": ("multi30k_en_de", bitexts.MULTI30K_MD5, "x", "is no whole gzip file"),
+    "parsing_ewt": ("ud_english_ewt", corpora.EWT_MD5, "1\tKettles\n", "2 columns, wanted 10"),
+    "polarity": ("mr", ("rt-polarity.neg", "rt-polarity.pos"), "\0", "a NUL character"),
+}
 EWT = "1\tKettles\t_\tNOUN\tNNS\t_\t2\tnsubj\t_\t_\n2\thiss\t_\tVERB\tVBP\t_\t0\troot\t_\t_\n\n"
 
 
 @pytest.fixture
 def prepare(tmp_path, monkeypatch):
-    """Runs the script on a data folder of its own."""
+    """Runs the script on a data folder of its own, and gives its exit code."""
     monkeypatch.setenv("MSBP_DATA_DIR", str(tmp_path))
 
-    def run(*overrides: str) -> None:
+    def run(*overrides: str) -> object:
         own = ("paths.offline=true", f"paths.outputs={tmp_path}/out")
         monkeypatch.setattr(sys, "argv", ["prepare_data.py", *own, *overrides])
-        main()
+        with pytest.raises(SystemExit) as end:
+            main()
+        return end.value.code
 
     return run
 
@@ -28,19 +38,31 @@ def test_data_that_are_there_are_read_and_counted(tmp_path, prepare, capsys):
     (tmp_path / "ud_english_ewt").mkdir()
     for split in ("train", "dev", "test"):
         (tmp_path / f"ud_english_ewt/en_ewt-ud-{split}.conllu").write_text(EWT)
-    prepare("task=parsing_ewt")
+    assert prepare("task=parsing_ewt") == 0
     said = capsys.readouterr().out
     assert said.startswith("parsing_ewt: ready\n  train: 1 sentences, 2 words, 4 transitions\n")
 
 
-def test_licensed_data_that_are_missing_are_said_with_what_to_do(tmp_path, prepare):
-    with pytest.raises(FileNotFoundError) as refusal:
-        prepare("task=parsing")
-    assert "LDC99T42" in str(refusal.value) and str(tmp_path / "ptb") in str(refusal.value)
+def test_licensed_data_that_are_missing_are_said_with_what_to_do(tmp_path, prepare, capsys):
+    assert prepare("task=parsing") == 1
+    said = capsys.readouterr().out
+    assert said.startswith("parsing: not ready. ") and "LDC99T42" in said and str(tmp_path / "ptb") in said
 
 
-def test_without_a_task_every_task_is_said_to_be_ready_or_not(prepare, capsys):
-    prepare()
-    lines = capsys.readouterr().out.splitlines()
-    said = {line.split(":")[0] for line in lines if ": ready" in line or ": not ready." in line}
-    assert said == {path.stem for path in (ROOT / "conf/task").glob("*.yaml")}
+def test_a_setting_that_a_task_refuses_is_said_of_it(prepare, capsys):
+    assert prepare("task=mnist", "task.batch_size=0") == 1
+    assert capsys.readouterr().out.startswith(
+        "mnist: not ready. task: task.batch_size must be a whole number"
+    )
+
+
+def test_data_that_are_malformed_keep_no_others_from_being_read(tmp_path, prepare, capsys):
+    for folder, names, text, _ in MALFORMED.values():
+        (tmp_path / folder).mkdir(parents=True)
+        for name in names:
+            (tmp_path / folder / name).write_text(text)
+    assert prepare() == 1
+    said = dict(re.findall(r"^(\w+): ((?:not )?ready.*)", capsys.readouterr().out, re.MULTILINE))
+    assert set(said) == {path.stem for path in (ROOT / "conf/task").glob("*.yaml")}
+    for task, (folder, _, _, reason) in MALFORMED.items():
+        assert said[task].startswith(f"not ready. {tmp_path / folder}") and reason in said[task]

@@ -3,6 +3,7 @@
 import multiprocessing
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from typing import Any
 
 from .launch import compose
 from .parts import build
@@ -18,8 +19,13 @@ def unready(runs: Iterable[Sequence[str]]) -> dict[Sequence[str], str]:
 def lack(overrides: Sequence[str]) -> str:
     """What the data of a run lack, in a line; nothing if they are there and whole."""
     try:
-        cfg = compose(overrides)
-        build(cfg.task).splits(cfg.seed)
+        read(overrides)
     except (OSError, ValueError) as error:
         return str(error).partition("\n")[0] or repr(error)
     return ""
+
+
+def read(overrides: Sequence[str]) -> Any:
+    """The data of a run, as its task reads them. OSError or ValueError name what is missing or malformed."""
+    cfg = compose(overrides)
+    return build(cfg.task).splits(cfg.seed)
