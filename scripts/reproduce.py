@@ -30,7 +30,7 @@ from msbp.workers import Worker, work
 # commands run where the user stands, with this code; what launch.start sets in the environment is not theirs
 SEARCHED = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 ENVIRONMENT = os.environ | {"PYTHONPATH": SEARCHED}
-FOR_RUNS = ("paths.data=", "paths.outputs=", "paths.ptb=", "paths.offline=")
+FOR_RUNS = ("paths.data=", "paths.outputs=", "paths.ptb=", "paths.nist=", "paths.offline=")
 FOR_REPORT = ("table=", "figure=", "paths.outputs=", "paths.published=", "hydra.searchpath=")
 
 

@@ -10,7 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from msbp.analysis import benchmarks
-from msbp.bench.case import measure
+from msbp.bench.case import configuration, measure
 from msbp.bench.progress import Voice
 from msbp.launch import CONF, compose
 from msbp.tasks import mnist
@@ -72,7 +72,7 @@ def test_an_opponent_is_as_fast_as_itself(result):
 
 
 def test_ratios_are_left_out_without_the_opponent():
-    (row,) = bench("only=[msbp]")["rows"]
+    (row,) = bench("only=msbp")["rows"]
     assert row["vs_torch"] is None and row["vs_dense"] is None
 
 
@@ -120,6 +120,8 @@ def test_a_sweep_measures_every_value_and_keeps_more_with_a_larger_ratio():
         ("seconds=-1", "seconds must be a number of at least 0"),
         ("block=1", "block must be a whole number above settle=1, got 1"),
         ("only=[tensorflow]", "no row tensorflow; there are torch, dense"),
+        ("only=tensorflow", "no row tensorflow; there are torch, dense"),
+        ("only=3", "only must be text or a list or null, got 3"),
         ("threads=99999", "^threads=99999, but"),
         ("threads=0", "^threads must be a whole number of at least 1, got 0"),
         ("rows.msbp=3", "rows.msbp must be a list, got 3"),
@@ -128,6 +130,13 @@ def test_a_sweep_measures_every_value_and_keeps_more_with_a_larger_ratio():
 def test_a_wrong_setting_is_refused_in_a_sentence(wrong, words):
     with pytest.raises(Exception, match=words.replace(".", r"\.")):
         bench(wrong)
+
+
+def test_every_place_of_a_run_can_be_named_and_reaches_a_row(tmp_path):
+    places = set(compose().paths)
+    given = [f"paths.{key}={tmp_path}/{key}" for key in places - {"offline"}] + ["paths.offline=true"]
+    row = configuration(compose(given, config="bench"), [], "msbp")
+    assert row.paths == {key: f"{tmp_path}/{key}" for key in places} | {"offline": True}
 
 
 def test_missing_data_are_named(tmp_path, monkeypatch):

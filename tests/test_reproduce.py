@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from msbp.launch import ROOT
+from msbp.launch import ROOT, compose
 from msbp.news import News, duration
 from msbp.ready import lack
 
@@ -55,6 +55,13 @@ def test_a_dry_run_shows_every_command_and_says_what_has_no_data(dry_run, tmp_pa
 def test_what_is_not_clear_is_refused_with_the_choices(dry_run, words, refusal):
     with pytest.raises(ValueError, match=refusal):
         dry_run(*words)
+
+
+def test_every_place_of_a_run_can_be_named_and_reaches_the_commands(dry_run, tmp_path):
+    places = set(compose().paths) - {"outputs", "offline"}
+    given = [f"paths.{key}={tmp_path}/{key}" for key in places] + ["paths.offline=true"]
+    commands, _ = dry_run("table=textcnn", "only=polarity", *given)
+    assert commands and all(set(given) < set(command.split()) for command in commands)
 
 
 def test_data_that_are_missing_are_said_in_a_line_and_a_made_up_sample_needs_none(tmp_path):

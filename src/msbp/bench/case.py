@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from .. import machine
 from ..kinds import expect
 from ..launch import compose
+from ..limits import check_choice
 from ..parts import build
 from .flops import Flops, backward_flops
 from .memory import peak_mib
@@ -47,10 +48,9 @@ def measure(cfg: DictConfig, voice: Voice) -> dict[str, Any]:
 
 
 def check(cfg: DictConfig) -> None:
-    """ValueError before any work."""
+    """ValueError before any work for a setting that cannot be."""
     for key, choices in {"format": ("table", "json"), "allocator": ("keep", "default")}.items():
-        if cfg[key] not in choices:
-            raise ValueError(f"{key} must be one of {', '.join(choices)}, got {cfg[key]!r}")
+        check_choice(key, cfg[key], choices)
     for key in ("seconds", "settle", "warmup"):
         if not isinstance(cfg[key], int | float) or cfg[key] < 0:
             raise ValueError(f"{key} must be a number of at least 0, got {cfg[key]!r}")
@@ -59,9 +59,14 @@ def check(cfg: DictConfig) -> None:
     machine.check_threads(cfg.threads)
     for name, overrides in cfg.rows.items():
         expect(f"rows.{name}", overrides, list[str])
-    unknown = [name for name in cfg.only or [] if name not in cfg.rows]
-    if unknown:
+    expect("only", cfg.only, str | list[str] | None)
+    if unknown := [str(name) for name in chosen(cfg) if name not in cfg.rows]:
         raise ValueError(f"only: no row {', '.join(unknown)}; there are {', '.join(cfg.rows)}")
+
+
+def chosen(cfg: DictConfig) -> list[str]:
+    """The names of the rows to measure."""
+    return [cfg.only] if isinstance(cfg.only, str) else list(cfg.only or cfg.rows)
 
 
 def configuration(cfg: DictConfig, setting: Sequence[str], name: str) -> DictConfig:
@@ -90,13 +95,11 @@ def point(cfg: DictConfig, setting: Sequence[str], voice: Voice) -> dict[str, An
 def prepared(cfg: DictConfig, setting: Sequence[str], voice: Voice) -> tuple[list[Row], Flops]:
     """The rows past their first steps, and the arithmetic of their dense backward pass."""
     plain = configuration(cfg, setting, "torch")
-    build(plain.trainer)  # it knows how many threads there can be
     task = build(plain.task)
     splits = task.splits(cfg.seed)
-    names = list(cfg.only or cfg.rows)
-    make = {name: partial(Row, name, configuration(cfg, setting, name), task, splits) for name in names}
-    voice.say(f"warming up {', '.join(names)}")
-    rows = [make[name]() for name in names]
+    make = {n: partial(Row, n, configuration(cfg, setting, n), task, splits) for n in chosen(cfg)}
+    voice.say(f"warming up {', '.join(make)}")
+    rows = [row() for row in make.values()]
     for row in rows:
         row.steps(cfg.settling.get(row.name, cfg.warmup))
     voice.say("watching memory")
