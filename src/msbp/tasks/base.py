@@ -3,7 +3,7 @@
 Letters: N examples of a split, B batch.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -72,3 +72,23 @@ class Examples:
 def order(size: int, seed: int, epoch: int) -> Tensor:
     """A permutation of range(size) that depends on seed and epoch alone, not on torch's generator."""
     return torch.from_numpy(np.random.default_rng([seed, epoch]).permutation(size))
+
+
+def in_buckets(keys: Tensor, size: int, bucket: int, seed: int, epoch: int) -> Iterator[Tensor]:
+    """The indices of each batch (B): examples of like keys (N) together, batches in an order of their own.
+
+    So many examples as `bucket` batches have are sorted by their keys before they are cut into batches.
+    """
+    pools = order(len(keys), seed, epoch).split(size * bucket)
+    batches = [batch for pool in pools for batch in pool[keys[pool].argsort(stable=True)].split(size)]
+    return (batches[i] for i in order(len(batches), seed, epoch).tolist())
+
+
+def accuracy(model: nn.Module, batches: Iterable[Batch]) -> float:
+    """The percentage of labels that the model gives its highest logit, on the model's device."""
+    device, right, count = next(model.parameters()).device, 0, 0
+    for batch in batches:
+        *inputs, labels = (part.to(device) for part in batch)
+        right += int((model(*inputs).argmax(-1) == labels).sum())
+        count += len(labels)
+    return 100 * right / count

@@ -43,7 +43,7 @@ def read_lines(path: Path) -> Lines:
 
 
 @dataclass(frozen=True)
-class Corpus:
+class LabelledSentences:
     """Sentences and the class (0, 1, ...) of each, and notes for the reader of a record."""
 
     sentences: list[list[str]]
@@ -51,7 +51,7 @@ class Corpus:
     notes: tuple[str, ...]
 
 
-def read_corpus(files: Sequence[Path]) -> Corpus:
+def read_corpus(files: Sequence[Path]) -> LabelledSentences:
     """One file a class, in the order of the classes."""
     read = [read_lines(path) for path in files]
     notes = [
@@ -63,4 +63,4 @@ def read_corpus(files: Sequence[Path]) -> Corpus:
     labels = [label for label, lines in enumerate(read) for _ in lines.sentences]
     repeated = len(sentences) - len({tuple(words) for words in sentences})
     notes.append(f"{repeated} repeated lines, which may stand in train and test at once")
-    return Corpus(sentences, labels, tuple(notes))
+    return LabelledSentences(sentences, labels, tuple(notes))

@@ -1,11 +1,10 @@
 """MNIST handwritten digits, read from the four original .gz files as they are.
 
 The first 5,000 training images are the dev set, as in the code of meProp; pixels are scaled to 0-1.
-Letters: N examples of a split.
+Letters: N examples of a split, B batch.
 """
 
 import gzip
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,10 +15,11 @@ from torch import Tensor, nn
 
 from ..limits import check_choice, check_counts
 from . import download
-from .base import SAMPLES, Batch, Examples, Score, Splits, order
+from .base import SAMPLES, Batch, Examples, Score, Splits, accuracy, order
 
 BUNDLED = Path(__file__).resolve().parents[3] / "data/MNIST/raw"
 DEV = 5000
+SCORED_AT_ONCE = 1000
 PIXELS, DIGITS = 28 * 28, 10
 MD5 = {  # of the compressed files, as torchvision lists them
     "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
@@ -70,6 +70,7 @@ class Mnist:
         )
 
     def batches(self, split: Examples, seed: int, epoch: int) -> Iterator[Batch]:
+        """Pixels (B, 784) in 0-1, and digits (B)."""
         for index in order(len(split), seed, epoch).split(self.batch_size):
             yield split.x.index_select(0, index), split.y.index_select(0, index)  # half of indexing's time
 
@@ -77,19 +78,15 @@ class Mnist:
         return model.loss(*batch)  # type: ignore[operator]
 
     def score(self, model: nn.Module, split: Examples) -> Score:
-        device = next(model.parameters()).device
-        right = 0
-        for x, y in zip(split.x.split(1000), split.y.split(1000), strict=True):
-            right += int((model(x.to(device)).argmax(-1) == y.to(device)).sum())
-        return Score(100 * right / len(split), self.metric)
+        some = zip(split.x.split(SCORED_AT_ONCE), split.y.split(SCORED_AT_ONCE), strict=True)
+        return Score(accuracy(model, some), self.metric)
 
 
 def read(folder: Path, name: str) -> Tensor:
     """Pixels in 0-1 (N, 784) or labels (N); ValueError if the file is not the original."""
     path = folder / name
     packed = path.read_bytes()
-    md5 = hashlib.md5(packed, usedforsecurity=False).hexdigest()
-    if md5 != MD5[name]:
+    if (md5 := download.md5_of(packed)) != MD5[name]:
         raise ValueError(
             f"{path} is not MNIST's original file: {len(packed)} bytes with md5 {md5}, wanted {MD5[name]}; "
             "delete it and put the original there, or delete it and run once with a network"

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .base import Batch, order
+from .base import Batch, in_buckets
 from .vocabulary import BOS, EOS, PAD, UNK, Words
 
 
@@ -90,16 +90,8 @@ class Pairs:
         return self.source.padded(chosen), self.source.lengths[chosen], given, wanted
 
     def batches(self, size: int, bucket: int, seed: int, epoch: int) -> Iterator[Batch]:
-        """Pairs of about one length together, the batches in an order of their own."""
-        pools = self.complete[order(len(self.complete), seed, epoch)].split(size * bucket)
-        chosen = [batch for pool in pools for batch in self._by_length(pool).split(size)]
-        return (self.batch(chosen[i]) for i in order(len(chosen), seed, epoch).tolist())
-
-    def _by_length(self, pool: Tensor) -> Tensor:
-        """Longest first, by the source and then the target."""
-        target = self.target.lengths[pool]
-        return pool[
-            (self.source.lengths[pool] * (int(target.max()) + 1) + target).argsort(
-                descending=True, stable=True
-            )
-        ]
+        """Complete pairs of like lengths together, the longest first, by the source and then the target."""
+        source, target = self.source.lengths[self.complete], self.target.lengths[self.complete]
+        longest_first = -source * (1 + int(target.max())) - target
+        batches = in_buckets(longest_first, size, bucket, seed, epoch)
+        return (self.batch(self.complete[chosen]) for chosen in batches)

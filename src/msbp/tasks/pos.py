@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from ..limits import check_choice, check_counts
-from .base import SAMPLES, Batch, Score, Splits, order
+from .base import SAMPLES, Batch, Score, Splits, accuracy, in_buckets
 from .corpora import Corpus
 from .invented import invented
 from .spelling import capitals, suffix
-from .tagged import Encoder, Spelling, Tagged, Words
+from .tagged import Encoder, Spelling, Tagged, TaggedWords
 from .text import WordVectors, find_vectors
 from .treebank import Sentence
 
@@ -72,10 +72,12 @@ class Tagging:
             for split, part in made.items()
         ]
         notes += [] if vectors is None else [vectors.note()]
-        sizes = encoder.sizes | ({"vectors": made_up(len(encoder.words))} if self.sample == "tiny" else {})
+        sizes = encoder.sizes | (
+            {"vectors": made_up_vectors(len(encoder.words))} if self.sample == "tiny" else {}
+        )
         return Splits(**made, sizes=sizes, notes=(*notes, f"{len(encoder.tags)} tags ({self.tags})"))
 
-    def read(self) -> dict[str, list[Words]]:
+    def read(self) -> dict[str, list[TaggedWords]]:
         """The tagged sentences of each split."""
         if self.sample == "tiny":
             read = {split: invented(count, seed=i) for i, (split, count) in enumerate(TINY.items())}
@@ -86,15 +88,15 @@ class Tagging:
             }
         return {split: [self._tagged(sentence) for sentence in part] for split, part in read.items()}
 
-    def _tagged(self, sentence: Sentence) -> Words:
+    def _tagged(self, sentence: Sentence) -> TaggedWords:
         tags = getattr(sentence, TAGS[self.tags])
         if "_" in tags:
             raise ValueError(
                 f"{sentence.source}: a word without a tag; task.tags={self.tags} needs one for each"
             )
-        return Words(sentence.words, tags)
+        return TaggedWords(sentence.words, tags)
 
-    def read_vectors(self, sentences: dict[str, list[Words]]) -> WordVectors | None:
+    def read_vectors(self, sentences: dict[str, list[TaggedWords]]) -> WordVectors | None:
         """The vectors of the words that occur."""
         if self.vectors is None or self.sample == "tiny":
             return None
@@ -102,26 +104,17 @@ class Tagging:
         return WordVectors(find_vectors(self.data, self.vectors), words)
 
     def batches(self, split: Tagged, seed: int, epoch: int) -> Iterator[Batch]:
-        """Sentences of about one length together, the batches in an order of their own."""
-        pools = order(len(split), seed, epoch).split(self.batch_size * self.bucket)
-        chosen = [
-            batch
-            for pool in pools
-            for batch in pool[split.lengths[pool].argsort(stable=True)].split(self.batch_size)
-        ]
-        return (split.batch(chosen[i]) for i in order(len(chosen), seed, epoch).tolist())
+        """Sentences of about one length together, as `Tagged.batch` gives them."""
+        return map(split.batch, in_buckets(split.lengths, self.batch_size, self.bucket, seed, epoch))
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         return model.loss(*batch)  # type: ignore[operator]
 
     def score(self, model: nn.Module, split: Tagged) -> Score:
-        device, right = next(model.parameters()).device, 0
-        for chosen in split.lengths.argsort(stable=True).split(self.batch_size):
-            *inputs, tags = (part.to(device) for part in split.batch(chosen))
-            right += int((model(*inputs).argmax(-1) == tags).sum())
-        return Score(100 * right / len(split.words), f"{self.metric} per word, {self.tags}")
+        batches = map(split.batch, split.lengths.argsort(stable=True).split(self.batch_size))
+        return Score(accuracy(model, batches), f"{self.metric} per word, {self.tags}")
 
 
-def made_up(words: int, width: int = 20) -> Tensor:
+def made_up_vectors(words: int, width: int = 20) -> Tensor:
     """Vectors for the words of the invented treebank."""
     return torch.randn(words, width, generator=torch.Generator().manual_seed(0))

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from ..limits import check_choice, check_counts
 from . import download
-from .base import SAMPLES, Batch, Score, Splits, order
+from .base import SAMPLES, Batch, Score, Splits, accuracy, order
 from .folds import FOLDS, PROTOCOLS
-from .lines import Corpus, read_corpus
+from .lines import LabelledSentences, read_corpus
 from .text import WordVectors, find_vectors, vocabulary
 
 SCORED_AT_ONCE = 256
@@ -80,7 +80,7 @@ class SentenceClassification:
         found = () if vectors is None else (vectors.note(),)
         return Splits(train, dev, test, sizes, (*corpus.notes, *found, f"protocol {self.protocol}"))
 
-    def read(self) -> Corpus:
+    def read(self) -> LabelledSentences:
         """The sentences of the files; ValueError if one has too few for the folds."""
         paths = self.find()
         corpus = read_corpus(paths)
@@ -89,7 +89,7 @@ class SentenceClassification:
                 raise ValueError(f"{path} holds {count} sentences, wanted {FOLDS} or more: get the file anew")
         return corpus
 
-    def read_vectors(self, corpus: Corpus) -> tuple[WordVectors | None, set[str]]:
+    def read_vectors(self, corpus: LabelledSentences) -> tuple[WordVectors | None, set[str]]:
         """The vectors of the corpus's words, and which words have one: training need not show those."""
         if self.vectors is None or self.sample == "tiny":
             return None, set()
@@ -111,20 +111,18 @@ class SentenceClassification:
         return paths
 
     def batches(self, split: Sentences, seed: int, epoch: int) -> Iterator[Batch]:
+        """As `Sentences.batch` gives them."""
         return map(split.batch, order(len(split), seed, epoch).split(self.batch_size))
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
         return model.loss(*batch)  # type: ignore[operator]
 
     def score(self, model: nn.Module, split: Sentences) -> Score:
-        device, right = next(model.parameters()).device, 0
-        for chosen in torch.arange(len(split)).split(SCORED_AT_ONCE):
-            *inputs, labels = (part.to(device) for part in split.batch(chosen))
-            right += int((model(*inputs).argmax(-1) == labels).sum())
-        return Score(100 * right / len(split), f"{self.metric}, {self.protocol}")
+        batches = map(split.batch, torch.arange(len(split)).split(SCORED_AT_ONCE))
+        return Score(accuracy(model, batches), f"{self.metric}, {self.protocol}")
 
 
-def made_up(sentences: int = 240) -> Corpus:
+def made_up(sentences: int = 240) -> LabelledSentences:
     """Sentences of nonsense, of which one word tells the class: always the same, and quick to learn."""
     random = np.random.default_rng(0)
     labels = (np.arange(sentences) % 2).tolist()
@@ -133,7 +131,7 @@ def made_up(sentences: int = 240) -> Corpus:
         words = [f"word{i}" for i in random.integers(60, size=random.integers(1, 15))]
         words.insert(int(random.integers(len(words) + 1)), f"sign{label}{random.integers(5)}")
         made.append(words)
-    return Corpus(made, labels, (f"{sentences} made-up sentences",))
+    return LabelledSentences(made, labels, (f"{sentences} made-up sentences",))
 
 
 def made_up_vectors(words: int, width: int = 20) -> Tensor:

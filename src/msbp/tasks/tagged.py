@@ -22,7 +22,7 @@ from .text import UNKNOWN, WordVectors, vocabulary
 Spelling = Mapping[str, Callable[[str], str]]  # features of a word by name
 
 
-class Words(NamedTuple):
+class TaggedWords(NamedTuple):
     """A sentence and a tag for each word."""
 
     words: Sequence[str]
@@ -65,7 +65,7 @@ class Encoder:
     """
 
     def __init__(
-        self, splits: Mapping[str, Sequence[Words]], spelling: Spelling, vectors: WordVectors | None,
+        self, splits: Mapping[str, Sequence[TaggedWords]], spelling: Spelling, vectors: WordVectors | None,
         cutoff: int, seed: int,
     ):  # fmt: skip
         train = [word for sentence in splits["train"] for word in sentence.words]
@@ -85,7 +85,7 @@ class Encoder:
             "vocabulary": len(self.words), "features": features, "outputs": len(self.tags), "vectors": vectors
         }  # fmt: skip
 
-    def encode(self, sentences: Sequence[Words]) -> Tagged:
+    def encode(self, sentences: Sequence[TaggedWords]) -> Tagged:
         """A split as numbers."""
         words = list(chain.from_iterable(s.words for s in sentences))
         features = [
