@@ -2,15 +2,20 @@
 
 import hashlib
 import io
+import shlex
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from msbp.launch import ROOT, compose
+from msbp.parts import build
 from msbp.tasks import corpora, download, penn
 from msbp.tasks.corpora import ConllFiles, EnglishEwt
 from msbp.tasks.penn import PennSample, PennTreebank
 
+README = (ROOT / "data/README.md").read_text(encoding="utf-8")
+PARTS = {"train": "0001-0160", "dev": "0161-0180", "test": "0181-0199"}
 TREE = "( (S (NP-SBJ (NNP {})) (VP (VBD poured)) (. .)) )\n"
 
 
@@ -22,7 +27,7 @@ def wsj(root: Path, numbers: list[int], name: str = "wsj_{:04}.mrg", folder: str
 
 
 def treebank(root: Path, train="02-03", dev="22", test="23") -> PennTreebank:
-    return PennTreebank(root, train, dev, test, instead="parsing_ewt")
+    return PennTreebank(root, "parsing_ewt", train=train, dev=dev, test=test)
 
 
 def firsts(corpus, split: str) -> list[str]:
@@ -93,14 +98,14 @@ def test_parts_without_a_file_or_with_a_common_one_are_refused(tmp_path, parts, 
 
 def test_the_sample_is_cut_by_file(tmp_path):
     wsj(tmp_path, list(range(1, 200)), folder="ptb_sample/corpora/treebank/combined")
-    files = PennSample(tmp_path, "0001-0160", "0161-0180", "0181-0199", offline=True).files()
+    files = PennSample(tmp_path, **PARTS, offline=True).files()
     assert {split: len(paths) for split, paths in files.items()} == {"train": 160, "dev": 20, "test": 19}
 
 
 def test_a_sample_that_is_not_whole_is_refused_offline(tmp_path):
     wsj(tmp_path, [1, 161, 181], folder="ptb_sample/corpora/treebank/combined")
     with pytest.raises(FileNotFoundError, match=r"3 of 199 files .*paths\.offline=false"):
-        PennSample(tmp_path, "0001-0160", "0161-0180", "0181-0199", offline=True).files()
+        PennSample(tmp_path, **PARTS, offline=True).files()
 
 
 @pytest.fixture
@@ -119,7 +124,7 @@ def archive(tmp_path, monkeypatch):
 
 
 def test_a_missing_sample_is_fetched_whole_and_once(tmp_path, archive, monkeypatch, caplog):
-    corpus = PennSample(tmp_path / "data", "0001-0160", "0161-0180", "0181-0199")
+    corpus = PennSample(tmp_path / "data", **PARTS)
     assert firsts(corpus, "dev")[0] == "W0161"
     monkeypatch.setattr(penn, "SAMPLE", "file:///nowhere")
     assert firsts(corpus, "train") == ["W0001", "W0002"] and not caplog.text
@@ -129,7 +134,7 @@ def test_files_of_the_sample_that_are_there_stay_when_others_are_fetched(tmp_pat
     wsj(tmp_path / "data", [161], folder="ptb_sample/corpora/treebank/combined")
     (mine,) = tmp_path.glob("data/**/*.mrg")
     mine.write_text(TREE.format("Mine"), encoding="utf-8")
-    corpus = PennSample(tmp_path / "data", "0001-0160", "0161-0180", "0181-0199")
+    corpus = PennSample(tmp_path / "data", **PARTS)
     assert (firsts(corpus, "dev"), firsts(corpus, "train")) == (["Mine"], ["W0001", "W0002"])
     assert "not the files of NLTK's treebank sample, by md5" in caplog.text
 
@@ -137,14 +142,14 @@ def test_files_of_the_sample_that_are_there_stay_when_others_are_fetched(tmp_pat
 def test_an_answer_that_is_no_archive_is_said_and_not_kept(tmp_path, archive):
     (tmp_path / "treebank.zip").write_bytes(b"<html>log in first</html>")
     with pytest.raises(OSError, match="answered with no archive .* nothing was kept"):
-        PennSample(tmp_path / "data", "0001-0160", "0161-0180", "0181-0199").files()
+        PennSample(tmp_path / "data", **PARTS).files()
     assert not list(tmp_path.glob("data/**/*.mrg"))
 
 
 def test_a_sample_with_other_content_is_not_kept(tmp_path, archive, monkeypatch):
     monkeypatch.setattr(penn, "SAMPLE_MD5", "0" * 32)
     with pytest.raises(OSError, match="nothing was kept"):
-        PennSample(tmp_path / "data", "0001-0160", "0161-0180", "0181-0199").files()
+        PennSample(tmp_path / "data", **PARTS).files()
     assert not list(tmp_path.glob("data/**/*.mrg"))
 
 
@@ -175,3 +180,18 @@ def test_a_missing_conll_file_is_named_with_its_key(tmp_path):
     path.write_text("")
     with pytest.raises(FileNotFoundError, match=r"b\.conllu; name the dev file in task\.corpus\.dev"):
         ConllFiles(path, tmp_path / "b.conllu", path).files()
+
+
+@pytest.mark.parametrize("task", ["parsing_ewt", "pos_ewt"])
+def test_a_treebank_of_ones_own_is_named_as_the_documentation_says(tmp_path, monkeypatch, task):
+    documented = next(line for line in README.splitlines() if "ConllFiles" in line)
+    words = [word for word in shlex.split(documented.strip("`"))[3:] if not word.startswith("method=")]
+    monkeypatch.chdir(tmp_path)
+    for i, name in enumerate(("train", "dev", "test"), start=1):
+        Path(f"{name}.conllu").write_text("1\tHi\t_\tINTJ\tUH\t_\t0\troot\t_\t_\n\n" * i)
+    own = (f"task={task}", f"paths.outputs={tmp_path}", "" if "pos" not in task else "task.vectors=null")
+    cfg = compose([*(word for word in words if not word.startswith("task=")), *filter(None, own)])
+    splits = build(cfg.task).splits(0)
+    assert cfg.task.name == "my_treebank" and [note.split(",")[0] for note in splits.notes[:3]] == [
+        "train: 1 sentences", "dev: 2 sentences", "test: 3 sentences"
+    ]  # fmt: skip

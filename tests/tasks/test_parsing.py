@@ -230,7 +230,7 @@ def test_english_ewt_has_its_known_counts():
 
 @pytest.mark.data
 def test_the_sample_of_the_penn_treebank_has_its_known_counts():
-    corpus = PennSample(data(), "0001-0160", "0161-0180", "0181-0199", offline=True)
+    corpus = PennSample(data(), offline=True, train="0001-0160", dev="0161-0180", test="0181-0199")
     splits = Parsing("parsing_ptb_sample", corpus, 1024).splits(seed=0)
     parts = (splits.train, splits.dev, splits.test)
     assert [len(part.nodes.lengths) for part in parts] == [3401, 276, 237]

@@ -24,24 +24,38 @@ SAMPLE_MD5 = "23b0db3d094c6cd1141545bc93c39d82"  # of its .mrg files, one after 
 Part = str | int  # an unquoted 22 on a command line is a number
 
 
-@dataclass(frozen=True)
-class PennTreebank:
-    """Bracketed Wall Street Journal files anywhere under root, converted to dependencies.
+@dataclass(frozen=True, kw_only=True)
+class Bracketed:
+    """Bracketed files of the Wall Street Journal, read as dependencies; train, dev, test: files by number."""
 
-    train, dev, test: a section, "22", or a range, "02-21".
+    train: Part
+    dev: Part
+    test: Part
+    punctuation: str = "tags"
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        return {"train": self.train, "dev": self.dev, "test": self.test}
+
+    def read(self, path: Path) -> list[Sentence]:
+        """The sentences of one file. Raises TreebankError."""
+        return [to_dependencies(tree) for tree in read_mrg(path)]
+
+
+@dataclass(frozen=True)
+class PennTreebank(Bracketed):
+    """The files anywhere under root. train, dev, test: a section, "22", or a range, "02-21".
+
     instead: the open task that the error for a missing corpus recommends.
     """
 
     root: Path | str
-    train: Part
-    dev: Part
-    test: Part
     instead: str
-    punctuation: str = "tags"
 
     def files(self) -> dict[str, list[Path]]:
-        found, parts = wsj_files(self.root), {"train": self.train, "dev": self.dev, "test": self.test}
-        if missing := absent(found, *parts.values()):
+        """The files of each part. FileNotFoundError names the sections that are missing."""
+        found = wsj_files(self.root)
+        if missing := absent(found, *self.parts.values()):
             listed = ", ".join(missing[:5]) + " ..." * (len(missing) > 5)
             raise FileNotFoundError(
                 f"no wsj_NNNN.mrg of section {listed} under {self.root}. The Penn Treebank is "
@@ -49,28 +63,21 @@ class PennTreebank:
                 "as wsj/00 to wsj/24, or let paths.ptb name the folder that has them. "
                 f"task={self.instead} runs now, on open data"
             )
-        return cut(found, parts)
-
-    def read(self, path: Path) -> list[Sentence]:
-        return [to_dependencies(tree) for tree in read_mrg(path)]
+        return cut(found, self.parts)
 
 
 @dataclass(frozen=True)
-class PennSample:
+class PennSample(Bracketed):
     """The sample of the Penn Treebank that NLTK distributes, files 0001 to 0199; fetched if it is missing.
 
     train, dev, test: ranges of files, "0001-0160".
     """
 
     data: Path | str
-    train: Part
-    dev: Part
-    test: Part
     offline: bool = False
-    punctuation: str = "tags"
 
     def files(self) -> dict[str, list[Path]]:
-        parts = {"train": self.train, "dev": self.dev, "test": self.test}
+        """The files of each part. OSError if some are missing and none can be fetched."""
         folder = Path(self.data, "ptb_sample/corpora/treebank/combined")
         found = wsj_files(folder)
         if len(found) < SAMPLE_FILES:
@@ -83,10 +90,7 @@ class PennSample:
             fetch_sample(folder)
             found = wsj_files(folder)
         warn_of_others(found.values(), SAMPLE_MD5, "NLTK's treebank sample")
-        return cut(found, parts)
-
-    def read(self, path: Path) -> list[Sentence]:
-        return [to_dependencies(tree) for tree in read_mrg(path)]
+        return cut(found, self.parts)
 
 
 def wsj_files(root: Path | str) -> dict[int, Path]:
