@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from msbp.tasks.treebank import UNKNOWN, Sentence, TreebankError, read_conll, read_dp, write_conll
+from msbp.tasks.treebank import UNKNOWN, Sentence, TreebankError, read_conll
 
 RANGES_AND_EMPTY_NODES = """\
 # sent_id = c07-1
@@ -84,19 +84,6 @@ def test_conll_x_reads_like_conll_u(tmp_path):
     x = "1\tIt\t_\tPR\tPRP\t_\t2\tSUB\t2\tSUB\n2\t#\t_\tVB\tVBD\tsg\t0\tROOT\t_\t_\n"
     (sentence,) = read_conll(written(tmp_path, x, "a.conll"))
     assert sentence == Sentence(["It", "#"], ["PRP", "VBD"], ["PR", "VB"], [2, 0], ["SUB", "ROOT"])
-
-
-def test_dp_has_word_tag_and_head_and_no_comments(tmp_path):
-    (first, second) = read_dp(written(tmp_path, "#\t#\t2\n5\tCD\t0\n\n\nYes\tUH\t0\n", "a.dp"))
-    assert (first.words, first.tags, first.heads) == (["#", "5"], ["#", "CD"], [2, 0])
-    assert second.words == ["Yes"]
-
-
-def test_what_is_written_is_read_again(tmp_path):
-    sentences = read_conll(written(tmp_path, RANGES_AND_EMPTY_NODES))
-    sentences.append(Sentence(["đi"], ["V"], ["VERB"], [UNKNOWN], ["_"]))
-    write_conll(tmp_path / "b.conllu", sentences)
-    assert read_conll(tmp_path / "b.conllu") == sentences
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 import re
 
-CAPITALS = ("none", "first", "all", "some")
-
 
 def capitals(word: str) -> str:
     """Which letters are capitals: none | first (the first alone) | all (of several) | some."""

@@ -1,19 +1,19 @@
-"""Dependency treebanks: one sentence type, and readers of the column formats CoNLL-U, CoNLL-X and .dp.
+"""Dependency treebanks: one sentence type, and a reader of the column formats CoNLL-U and CoNLL-X.
 
-No reader library: an error here must name the file and the line, and a few short functions read all three
-formats, which none of the libraries does.
+No reader library: an error here must name the file and the line, and a few short functions read both formats.
 """
 
 from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 UNKNOWN = -1  # the head of a word whose file has none
+COLUMNS = 10
 
 
 @dataclass(frozen=True)
@@ -61,23 +61,10 @@ def read_conll(path: Path | str) -> list[Sentence]:
 
     A word without a fine-grained tag (`_`) gets its coarse one. Raises TreebankError.
     """
-    return _read(path, _from_conll, lambda text: text.startswith("#"))
-
-
-def read_dp(path: Path | str) -> list[Sentence]:
-    """Sentences of a .dp file: word, tag and head in three columns, no labels. Raises TreebankError."""
-    return _read(path, _from_dp, lambda text: False)
-
-
-def write_conll(path: Path | str, sentences: Iterable[Sentence]) -> None:
-    """Write what a `Sentence` holds as CoNLL-U."""
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        for s in sentences:
-            rows = zip(s.words, s.upos, s.tags, s.heads, s.labels, strict=True)
-            for i, (word, upos, tag, head, label) in enumerate(rows, start=1):
-                head_field = "_" if head == UNKNOWN else head
-                file.write(f"{i}\t{word}\t_\t{upos}\t{tag}\t_\t{head_field}\t{label}\t_\t_\n")
-            file.write("\n")
+    sentences = [_sentence(block) for block in _blocks(path)]
+    if not sentences:
+        raise TreebankError(f"{path}:1: no sentence in the whole file")
+    return sentences
 
 
 def lines(path: Path | str) -> Iterator[Line]:
@@ -92,37 +79,26 @@ def lines(path: Path | str) -> Iterator[Line]:
         yield Line(f"{path}:{number}", line.rstrip("\n"))
 
 
-def _read(
-    path: Path | str, sentence: Callable[[list[Line]], Sentence], comment: Callable[[str], bool]
-) -> list[Sentence]:
-    sentences = [sentence(block) for block in _blocks(path, comment)]
-    if not sentences:
-        raise TreebankError(f"{path}:1: no sentence in the whole file")
-    return sentences
-
-
-def _from_conll(block: list[Line]) -> Sentence:
+def _sentence(block: list[Line]) -> Sentence:
     rows: list[Row] = []
     for line in block:
-        row = _columns(line, 10)
+        row = _columns(line)
         if re.fullmatch(r"[0-9]+-[0-9]+|[0-9]+\.[0-9]+", row[0]):
             continue
         if row[0] != str(len(rows) + 1):
             raise TreebankError(f"{line.source}: the id is {row[0]!r}, wanted {len(rows) + 1}")
         tag = row[4] if row[4] != "_" else row[3]
         rows.append(Row(line.source, row[1], tag, row[3], row[6], row[7]))
-    return _sentence(block[0].source, rows)
+    if not rows:
+        raise TreebankError(f"{block[0].source}: a sentence without words")
+    heads = [_head(row, len(rows)) for row in rows]
+    if word := _on_cycle(heads):
+        raise TreebankError(f"{rows[word - 1].source}: word {word} is its own ancestor, wanted a tree")
+    words, tags, upos = [row.word for row in rows], [row.tag for row in rows], [row.upos for row in rows]
+    return Sentence(words, tags, upos, heads, [row.label for row in rows], block[0].source)
 
 
-def _from_dp(block: list[Line]) -> Sentence:
-    rows = []
-    for line in block:
-        word, tag, head = _columns(line, 3)
-        rows.append(Row(line.source, word, tag, "_", head, "_"))
-    return _sentence(block[0].source, rows)
-
-
-def _blocks(path: Path | str, comment: Callable[[str], bool]) -> Iterator[list[Line]]:
+def _blocks(path: Path | str) -> Iterator[list[Line]]:
     """The lines of one sentence after the other; blank lines part them."""
     block: list[Line] = []
     for line in lines(path):
@@ -130,30 +106,20 @@ def _blocks(path: Path | str, comment: Callable[[str], bool]) -> Iterator[list[L
             if block:
                 yield block
             block = []
-        elif not comment(line.text):
+        elif not line.text.startswith("#"):
             block.append(line)
     if block:
         yield block
 
 
-def _columns(line: Line, wanted: int) -> list[str]:
+def _columns(line: Line) -> list[str]:
     row = line.text.split("\t")
-    if len(row) != wanted:
-        got = f"{len(row)} columns, wanted {wanted} parted by tabs"
+    if len(row) != COLUMNS:
+        got = f"{len(row)} columns, wanted {COLUMNS} parted by tabs"
         raise TreebankError(f"{line.source}: {got}: {line.text[:60]!r}")
     if "" in row:
         raise TreebankError(f"{line.source}: an empty column, wanted a value or _: {line.text[:60]!r}")
     return row
-
-
-def _sentence(source: str, rows: list[Row]) -> Sentence:
-    if not rows:
-        raise TreebankError(f"{source}: a sentence without words")
-    heads = [_head(row, len(rows)) for row in rows]
-    if word := _on_cycle(heads):
-        raise TreebankError(f"{rows[word - 1].source}: word {word} is its own ancestor, wanted a tree")
-    words, tags, upos = [row.word for row in rows], [row.tag for row in rows], [row.upos for row in rows]
-    return Sentence(words, tags, upos, heads, [row.label for row in rows], source)
 
 
 def _head(row: Row, words: int) -> int:
