@@ -38,6 +38,7 @@ def peak_mib(work: Callable[[], object]) -> float | None:
 
 
 def report(work: Callable[[], object], to: Connection) -> None:
+    """What the forked process does: work twice, and send the MiB by which the second time's peak rises."""
     torch.set_num_threads(1)  # threads do not survive a fork
     map_blocks()
     work()

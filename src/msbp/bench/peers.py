@@ -51,5 +51,6 @@ def masks_gradient(k: int, layer: nn.Module, inputs: tuple[Tensor, ...], h: Tens
 
 
 def masked(k: int, grad_h: Tensor) -> Tensor:
+    """∂ℓ/∂h (B, n) with zeros for all but the k largest entries of each row."""
     columns = grad_h.abs().topk(k, dim=-1).indices
     return torch.zeros_like(grad_h).scatter_(-1, columns, grad_h.gather(-1, columns))

@@ -55,6 +55,7 @@ def compared(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def speedups(opponent: Mapping[str, Any] | None, row: Mapping[str, Any]) -> dict[str, float] | None:
+    """How many times less a row takes than an opponent, by phases; None without one."""
     if opponent is None:
         return None
     return {time: round(opponent[f"{time}_ms"] / row[f"{time}_ms"], 4) for time in COMPARED}

@@ -23,6 +23,7 @@ class Punctuation:
     values: frozenset[str]
 
     def marks(self, sentence: Sentence) -> list[bool]:
+        """Which words of a sentence are punctuation."""
         return [value in self.values for value in getattr(sentence, self.part)]
 
     def rule(self, found: bool) -> str:

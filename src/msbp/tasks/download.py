@@ -48,6 +48,7 @@ def warn_of_others(paths: Iterable[Path], md5: str, name: str) -> None:
 
 
 def check(file: IO[bytes], md5: str | None) -> None:
+    """ValueError unless the file has the wanted md5, if one is wanted."""
     file.seek(0)
     found = md5_of(file.read())
     if md5 and found != md5:

@@ -107,6 +107,7 @@ class Encoded:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Encoded:
+        """The object that `arrays` took apart."""
         splits: dict[str, dict[str, np.ndarray]] = {}
         for name in (name for name in arrays if name not in PARTS):
             split, part = name.split(".")
@@ -116,4 +117,5 @@ class Encoded:
 
 
 def each(sentences: Iterable[Sentence], part: str) -> Iterable:
+    """A part of all words, such as their tags, one sentence after the other."""
     return chain.from_iterable(getattr(sentence, part) for sentence in sentences)

@@ -57,9 +57,11 @@ class Configurations:
         self.left, self.right = np.zeros((2, size), np.int32), np.zeros((2, size), np.int32)  # outermost two
 
     def unfinished(self, active: Ints) -> Ints:
+        """Those of some sentences (A) that have words on the buffer, or on the stack beside the root."""
         return active[(self.next[active] < self.end[active]) | (self.top[active] > self.bottom[active])]
 
     def kinds(self, active: Ints) -> Ints:
+        """The kind of each sentence's situation (A)."""
         shift, height = self.next[active] < self.end[active], self.top[active] - self.bottom[active]
         return np.where(
             shift, np.where(height > 1, ANY, ONLY_SHIFT), np.where(height > 1, ONLY_ARCS, ONLY_ROOT)
