@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .sparse.clipping import clip_grad_norm_, clip_grad_value_
 from .sparse.kernels import update
-from .sparse.one_call import Group, OneCall, State
-from .sparse.table import Table
+from .sparse.updates.clipping import clip_grad_norm_, clip_grad_value_
+from .sparse.updates.one_call import Group, OneCall, State
+from .sparse.updates.table import Table
 
 __all__ = ["SGD", "Adam", "clip_grad_norm_", "clip_grad_value_"]
 

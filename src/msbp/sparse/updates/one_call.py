@@ -8,8 +8,8 @@ import torch
 import torch.optim.optimizer as torch_hooks
 from torch import Tensor
 
-from .eager import eager
-from .factored import FactoredParameter, Factors, gradient_of
+from ..eager import eager
+from ..factored import FactoredParameter, Factors, gradient_of
 from .table import Table
 
 Group = dict[str, Any]

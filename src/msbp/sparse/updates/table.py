@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from .factored import Factors
-from .kernels.update import UPDATE
-from .suited import suits
+from ..factored import Factors
+from ..kernels.update import UPDATE
+from ..suited import suits
 
 
 class Table:

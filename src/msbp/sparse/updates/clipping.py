@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .eager import eager
-from .factored import Factors, gradient_of
+from ..eager import eager
+from ..factored import Factors, gradient_of
 
 
 @eager

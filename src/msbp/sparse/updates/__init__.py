@@ -1,0 +1,1 @@
+"""What an optimizer and clipping need to take gradients that wait as factors."""
