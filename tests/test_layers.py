@@ -9,6 +9,7 @@ import pytest
 SRC = Path(__file__).resolve().parents[1] / "src"
 LIBRARY = sorted((SRC / "msbp").rglob("*.py"))
 SPARSE = [path for path in LIBRARY if "sparse" in path.parts]
+FOLDERS = {path.parent.name for path in SPARSE} - {"sparse"}
 ENTRY_POINTS = sorted(path for path in SRC.glob("*.py") if path.stem != "__init__")
 MAY = {  # part of the project -> parts that it may import, besides itself
     "atomic": set(), "clock": set(), "interrupt": set(), "progress": set(), "launch": set(), "sparse": set(),
@@ -62,6 +63,15 @@ def test_the_sparse_core_needs_torch_numpy_and_numba_alone(path):
     if path.parent.name == "kernels":
         known |= {"llvmlite"}  # the compiler behind numba, which brings it
     assert {name.split(".")[0] for name in imported(path)} <= known | sys.stdlib_module_names
+
+
+def test_the_folders_of_the_sparse_core_know_the_kernels_and_not_one_another():
+    for path in SPARSE:
+        folders = {name.split(".")[2] for name in imported(path) if name.startswith("msbp.sparse.")} & FOLDERS
+        if path.parent.name == "kernels":
+            assert folders <= {"kernels"}, path
+        elif path.name not in ("__init__.py", "convert.py"):
+            assert folders <= {path.parent.name, "kernels"}, path
 
 
 @pytest.mark.parametrize("path", [path for path in LIBRARY if path.parent.name == "analysis"], ids=str)

@@ -1,4 +1,9 @@
-"""Sparse backpropagation with memory for torch modules."""
+"""Sparse backpropagation with memory for torch modules.
+
+The method: sparsifiers.py has what of a gradient is kept, memory.py how the rest is carried on, reference.py
+the paper's algorithms as printed; convert.py makes a model's layers sparse. The layers are in linear, lstm
+and convolutions; kernels has what runs for them on a CPU, updates what optimizers need for their gradients.
+"""
 
 from .convert import convert, fuse, memories
 from .convolutions.base import SparseConvolution
