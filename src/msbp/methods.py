@@ -76,8 +76,6 @@ class SparseBackprop:
             raise ValueError(
                 f"sparse ratio r must be in (0, 1], got {self.r!r}; for plain backprop use method=baseline"
             )
-        if not fits(self.gamma, float):
-            raise ValueError(f"memory ratio gamma must be a number in [0, 1], got {self.gamma!r}")
         check_choices(self.gamma, self.memory, self.selection, self.bias)
         check_lstm_choices(self.memory, self.gates, self.carry)
         check_choice("method.schedule", self.schedule, SCHEDULES)
