@@ -12,7 +12,6 @@ from omegaconf import DictConfig, OmegaConf
 from .. import machine
 from ..kinds import expect
 from ..launch import compose
-from ..limits import check_choice
 from ..parts import build
 from .flops import Flops, backward_flops
 from .memory import peak_mib
@@ -50,7 +49,8 @@ def measure(cfg: DictConfig, voice: Voice) -> dict[str, Any]:
 def check(cfg: DictConfig) -> None:
     """ValueError before any work for a setting that cannot be."""
     for key, choices in {"format": ("table", "json"), "allocator": ("keep", "default")}.items():
-        check_choice(key, cfg[key], choices)
+        if cfg[key] not in choices:
+            raise ValueError(f"{key} must be one of {', '.join(choices)}, got {cfg[key]!r}")
     for key in ("seconds", "settle", "warmup"):
         if not isinstance(cfg[key], int | float) or cfg[key] < 0:
             raise ValueError(f"{key} must be a number of at least 0, got {cfg[key]!r}")
