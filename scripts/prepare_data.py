@@ -7,8 +7,8 @@ The exit code is 1 if any data are not ready.
 import sys
 from pathlib import Path
 
+from msbp.jobs.ready import read
 from msbp.launch import CONF, start
-from msbp.ready import read
 
 
 def main() -> None:

@@ -19,13 +19,13 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from msbp.analysis import sources
-from msbp.analysis.jobs import Plan
+from msbp.analysis.plan import Plan
 from msbp.analysis.settings import settings_from
 from msbp.analysis.wanted import Config, configs, plain
+from msbp.jobs.news import News
+from msbp.jobs.ready import unready
+from msbp.jobs.workers import Worker, work
 from msbp.launch import CONF, ROOT, compose, start
-from msbp.news import News
-from msbp.ready import unready
-from msbp.workers import Worker, work
 
 # commands run where the user stands, with this code; what launch.start sets in the environment is not theirs
 SEARCHED = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))

@@ -23,7 +23,7 @@ MAY = {  # part of the project -> parts that it may import, besides itself
     "run": {"checkpoint", "clock", "record"},
     "trainer": {"checkpoint", "interrupt", "limits", "machine", "progress", "run"},
     "__init__": set(),
-    "tied": set(), "workers": {"locks"}, "news": {"workers"}, "ready": {"launch", "parts"},
+    "jobs": {"launch", "locks", "parts"},
     "bench": {
         *("models", "clock", "kinds", "launch", "machine", "methods", "parts", "sparse", "tasks", "run"),
     },

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from msbp.jobs.news import News, duration
+from msbp.jobs.ready import lack
 from msbp.launch import ROOT, compose
-from msbp.news import News, duration
-from msbp.ready import lack
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def dry_run(tmp_path, monkeypatch, capsys):
         monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # as launch.start has it
         reasons = dict.fromkeys(without, "licensed")
         monkeypatch.setattr(
-            "msbp.ready.unready",
+            "msbp.jobs.ready.unready",
             lambda runs: {run: reasons[run[0]] for run in runs if run[0] in reasons},
         )
         main = runpy.run_path(str(ROOT / "scripts/reproduce.py"))["main"]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from msbp.workers import lock, release, work
+from msbp.jobs.workers import lock, release, work
 
 STEP = "import sys, time; open(sys.argv[1], 'a').write(f'{time.monotonic()} '); "
 # Writes when it began and ended, with a while between; one that is asked to stop saves first.
@@ -31,7 +31,7 @@ import os, sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from test_workers import SAVES, Silent, job
-from msbp.workers import work
+from msbp.jobs.workers import work
 work(lambda: [job(Path(sys.argv[2]), "a", SAVES)], Path(sys.argv[2]), 1, Silent(), os.environ)
 """
 
@@ -67,8 +67,8 @@ def plan_of(folder, *jobs):
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    monkeypatch.setattr("msbp.workers.LOOK", 0.02)
-    monkeypatch.setattr("msbp.workers.AGAIN", 0.02)
+    monkeypatch.setattr("msbp.jobs.workers.LOOK", 0.02)
+    monkeypatch.setattr("msbp.jobs.workers.AGAIN", 0.02)
 
     def run(*jobs, at_once=1, voice=None):
         return work(plan_of(tmp_path, *jobs), tmp_path / "state", at_once, voice or Silent(), os.environ)

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from .launch import compose
-from .parts import build
+from ..launch import compose
+from ..parts import build
 
 
 def unready(runs: Iterable[Sequence[str]]) -> dict[Sequence[str], str]:

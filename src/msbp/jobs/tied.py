@@ -1,6 +1,6 @@
 """Become another Python command that is asked to stop (SIGTERM) when its parent is gone, however that ended.
 
-As a program: python -m msbp.tied PARENT WORDS..., where PARENT is the id of the process that starts it.
+As a program: python -m msbp.jobs.tied PARENT WORDS..., where PARENT is the id of the process that starts it.
 """
 
 import ctypes

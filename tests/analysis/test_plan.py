@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from msbp.analysis.jobs import Plan, jobs
+from msbp.analysis.plan import Plan, jobs
 from msbp.analysis.sources import Sources
 
 BASE, MSBP = ("task=mnist", "method=baseline"), ("task=mnist", "method=msbp")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
-from .locks import held
+from ..locks import held
 
 LOOK = 0.5  # seconds between two looks at the children
 AGAIN = 2.0  # seconds until a job of another program is looked at again
@@ -143,7 +143,7 @@ def release(locks: Sequence[IO[bytes]]) -> None:
 
 def start(job: Job, folder: Path, locks: list[IO[bytes]], environment: Mapping[str, str]) -> Worker:
     """The job in a session of its own, so that a terminal's Ctrl-C does not reach it past this program."""
-    command = [sys.executable, "-m", "msbp.tied", str(os.getpid()), *job.words]
+    command = [sys.executable, "-m", "msbp.jobs.tied", str(os.getpid()), *job.words]
     log = folder / f"{job.key}.log"
     with open(log, "wb") as out:
         process = subprocess.Popen(
