@@ -150,6 +150,13 @@ def test_a_model_without_hidden_layers_is_refused():
             convert(model)
 
 
+def test_a_refused_model_is_told_what_it_could_have_converted():
+    with pytest.raises(ValueError, match=r"no hidden layer .*; layers=\[\] may name \['1'\]"):
+        convert(nn.Sequential(nn.GRU(3, 3), nn.Linear(3, 2)))
+    with pytest.raises(ValueError, match="no hidden layer .*; it has nothing of Linear, LSTM, Conv1d, Conv2d"):
+        convert(nn.GRU(3, 3))
+
+
 def test_names_of_layers_as_one_string_are_refused():
     with pytest.raises(ValueError, match=r"layers=\['10'\]"):
         convert(mlp(4, 5, 3), layers="10")

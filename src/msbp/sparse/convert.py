@@ -25,6 +25,7 @@ SPARSE_OF: dict[type[nn.Module], type[SparseLinear] | type[SparseConvolution] | 
     nn.Conv2d: SparseConv2d,
     MaxOverTime: SparseMaxOverTime,
 }
+KINDS = ", ".join(kind.__name__ for kind in SPARSE_OF)
 
 
 def convert(
@@ -59,7 +60,9 @@ def convert(
     names = _hidden(model) if layers is None else list(layers)
     found = {name: _layer(model, name) for name in names}
     if not found:
-        raise ValueError(f"{type(model).__name__} has no hidden layer to make sparse; name some in layers=[]")
+        can = [name for name, module in model.named_modules() if type(module) in SPARSE_OF]
+        wish = f"layers=[] may name {can}" if can else f"it has nothing of {KINDS}"
+        raise ValueError(f"{type(model).__name__} has no hidden layer to make sparse; {wish}")
     _refuse_unheeded({type(layer) for layer in found.values()}, selection, gates, carry)
     kept = {name: entries_kept(r, _width(layer)) for name, layer in found.items()}
     for name, layer in found.items():
@@ -130,8 +133,7 @@ def _layer(model: nn.Module, name: str) -> nn.Module:
     if isinstance(layer, nn.LSTM) and layer.proj_size:
         raise ValueError(f"LSTM {name!r} has a projection; only one with proj_size=0 can be sparse")
     if type(layer) not in SPARSE_OF or parametrize.is_parametrized(layer):
-        kinds = ", ".join(kind.__name__ for kind in SPARSE_OF)
-        raise ValueError(f"layer {name!r} is a {type(layer).__name__}; only {kinds} can be sparse")
+        raise ValueError(f"layer {name!r} is a {type(layer).__name__}; only {KINDS} can be sparse")
     return layer
 
 
