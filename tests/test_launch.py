@@ -1,3 +1,4 @@
+import signal
 import sys
 from pathlib import Path
 
@@ -145,3 +146,14 @@ def test_data_come_from_the_environment_unless_it_is_empty(monkeypatch):
     assert compose(["paths.data=here"]).paths.data == "here"
     monkeypatch.setenv("MSBP_DATA_DIR", "")
     assert compose().paths.data == own
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_asked_to_stop_ends_as_by_an_interrupt(command_line, tmp_path, number):
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        main = main_that(lambda cfg: signal.raise_signal(number), tmp_path)
+        code, said = command_line(main, f"paths.outputs={tmp_path}")
+    finally:
+        signal.signal(number, before)
+    assert code == 130 and said.endswith("interrupted; nothing was left half made\n")

@@ -2,7 +2,8 @@
 
 import glob
 import os
-import tempfile
+import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,21 +14,24 @@ from typing import IO
 def written_whole(path: Path) -> Iterator[IO[bytes]]:
     """A file to write to, which takes path's place when the block ends well and is dropped otherwise.
 
-    OSError names path. A killed writer can leave a file `.NAME.*.part` beside it, which nothing reads.
+    Of a link the target is replaced, and permissions stay. OSError names path. A killed writer can leave a
+    file `.NAME.*.part` beside it, which nothing reads.
     """
     with naming(path):
-        descriptor, part = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-        try:
-            with os.fdopen(descriptor, "w+b") as file:
+        target = Path(os.path.realpath(path))
+        part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+        with open(part, "x+b") as file:
+            try:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            os.chmod(part, 0o644)
-            os.replace(part, path)
-        except BaseException:
-            os.unlink(part)
-            raise
-    sync(path.parent)
+                if target.exists():
+                    shutil.copymode(target, part)
+                os.replace(part, target)
+            except BaseException:
+                os.unlink(part)
+                raise
+    sync(target.parent)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import os
 import re
 import secrets
 import shlex
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -95,6 +96,9 @@ def start(main: Callable[[], None]) -> None:
     if "-m" in sys.argv:  # argparse takes it before or after all overrides, not between them
         sys.argv.remove("-m")
         sys.argv.insert(1, "-m")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # ends like Ctrl-C, so that nothing half made is left
+            signal.signal(number, signal.default_int_handler)
     full = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then hands errors on instead of printing them its own way
     try:
