@@ -18,7 +18,7 @@ from msbp.analysis.published import contents
 from msbp.analysis.publishing import publish, publish_angles
 from msbp.analysis.settings import Settle, settings_from
 from msbp.analysis.wanted import plain
-from msbp.launch import CONF, check_keys, compose, start
+from msbp.launch import CONF, check_keys, compose, folder, start
 from msbp.record import ANGLES
 
 
@@ -31,7 +31,8 @@ def main(cfg: DictConfig) -> None:
 def run(cfg: DictConfig, settle: Settle) -> None:
     """Publish what is chosen, render anew what is published, and say what that changed."""
     conf = Path(CONF)
-    every, outputs, published = catalogue(conf), Path(cfg.paths.outputs), Path(cfg.paths.published)
+    outputs, published = (folder(f"paths.{key}", cfg.paths[key]) for key in ("outputs", "published"))
+    every = catalogue(conf)
     chosen = [plain(cfg[group], conf) for group in ("table", "figure") if group in cfg]
     if not chosen and not cfg.bench:
         raise ValueError(f"publish what? table= or figure= one of {', '.join(every)}, or bench=true")

@@ -25,7 +25,7 @@ from msbp.analysis.wanted import Config, configs, plain
 from msbp.jobs.news import News
 from msbp.jobs.ready import unready
 from msbp.jobs.workers import Worker, work
-from msbp.launch import CONF, ROOT, compose, start
+from msbp.launch import CONF, ROOT, compose, folder, start
 
 # commands run where the user stands, with this code; what launch.start sets in the environment is not theirs
 SEARCHED = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -36,7 +36,7 @@ FOR_REPORT = ("table=", "figure=", "paths.outputs=", "paths.published=", "hydra.
 
 @hydra.main(config_path=CONF, config_name="reproduce", version_base="1.3")
 def main(cfg: DictConfig) -> None:
-    outputs, published = Path(cfg.paths.outputs), Path(cfg.paths.published)
+    outputs, published = (folder(f"paths.{key}", cfg.paths[key]) for key in ("outputs", "published"))
     settle, given = settings_from(Path(CONF), compose), HydraConfig.get().overrides
     refuse_settings_of_runs(given.task)
     where = [word for word in given.task if word.startswith(FOR_RUNS)]

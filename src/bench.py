@@ -19,8 +19,8 @@ def main(cfg: DictConfig) -> None:
     voice = Voice()
     place = folder("paths.outputs", cfg.paths.outputs) / "bench"
     result = measure(cfg, voice) | {"settings": settings(HydraConfig.get().overrides.task)}
-    written = write(place, result)
-    print(json.dumps(result, ensure_ascii=False) if cfg.format == "json" else table(result))
+    print(json.dumps(result, ensure_ascii=False) if cfg.format == "json" else table(result), flush=True)
+    written = write(place, result)  # after the print: a measurement is not lost where nothing can be written
     left = f"written: {', '.join(map(str, written))}"
     kept = f"not written: {place} has this benchmark without {result['settings']}, which stays"
     for line in (*remarks(result), left if written else kept):

@@ -81,8 +81,8 @@ def keep_published(cfg: DictConfig, every: Mapping[str, Config], settle: Settle)
     """Write what is published anew, or fail where it is not what the records give."""
     if cfg.readme not in ("write", "check"):
         raise ValueError(f"readme={cfg.readme}: want write or check")
-    folder, readme = Path(cfg.paths.published), Path(cfg.paths.readme)
-    files = published.contents(folder, readme, every, settle, draw=cfg.readme == "write")
+    place, readme = folder("paths.published", cfg.paths.published), Path(cfg.paths.readme)
+    files = published.contents(place, readme, every, settle, draw=cfg.readme == "write")
     outdated = published.stale(files)
     if cfg.readme == "write":
         save(files)

@@ -27,7 +27,10 @@ def translate(cfg: DictConfig) -> None:
     trained = load(named(cfg, "checkpoint"))
     device = machine.device_of(cfg.device, "device")
     machine.set_up(cfg.threads, device)
-    task = replace(trained.task, **{key: cfg[key] for key in ("beam", "alpha") if cfg[key] is not None})
+    try:
+        task = replace(trained.task, **{key: cfg[key] for key in ("beam", "alpha") if cfg[key] is not None})
+    except ValueError as error:
+        raise ValueError(str(error).removeprefix("task.")) from error  # here the keys are its own
     since = time.perf_counter()
     with written_whole(output) as file:  # before the work: it fails at once where nothing can be written
         found = task.translate(trained.model.to(device).eval(), lines, trained.source, trained.target)
