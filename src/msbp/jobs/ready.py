@@ -1,18 +1,21 @@
 """Whether runs could read their data, tried in a process of its own: it takes time, memory and torch."""
 
 import multiprocessing
+import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
 from ..launch import compose
 from ..parts import build
+from .tied import tie
 
 
 def unready(runs: Iterable[Sequence[str]]) -> dict[Sequence[str], str]:
     """Those of these overrides whose data cannot be read, and why not; what is free is fetched first."""
     every = list(runs)
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn, initializer=tie, initargs=(os.getpid(),)) as pool:
         return {overrides: why for overrides, why in zip(every, pool.map(lack, every), strict=True) if why}
 
 

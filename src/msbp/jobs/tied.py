@@ -11,11 +11,16 @@ import sys
 PR_SET_PDEATHSIG = 1
 
 
+def tie(parent: int) -> None:
+    """Have this process asked to stop when its parent, of that id, is gone; end it if that is so already."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM))
+    if os.getppid() != parent:
+        sys.exit(f"process {parent} ended before this one began")
+
+
 def main() -> None:
     parent, *words = sys.argv[1:]
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM))
-    if os.getppid() != int(parent):
-        sys.exit(f"process {parent} ended before this one began")
+    tie(int(parent))
     os.execv(sys.executable, [sys.executable, *words])
 
 
