@@ -83,3 +83,12 @@ def test_deviation_is_that_of_the_runs(sources):
 def test_values_of_k_without_any_test_are_named_apart(sources):
     made = grid_tables.t_test(PAPER | {"name": "t_test", "grid": GRID}, sources)
     assert made.blank == ["k = 20"] and [grid.header[0] for grid in made.filled.grids] == ["k = 5"]
+
+
+def test_few_runs_give_no_nan(record_of, runs_of, settle):
+    for n in (2, 3):
+        runs = [record_of(AT[name], seed, test=SCORES[name][seed]) for name in SCORES for seed in range(n)]
+        for target in ("t_test", "f_test"):
+            config = PAPER | {"name": target, "_target_": f"msbp.analysis.grid_tables.{target}"}
+            made = document(config, Sources(runs_of(runs), settle))
+            assert not any("nan" in text for text in renderings(made).values())

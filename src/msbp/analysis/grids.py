@@ -57,5 +57,10 @@ def spread_ratio(wide: list[float], narrow: list[float]) -> Interval | None:
     """How many times the standard deviation of wide is that of narrow."""
     if min(len(wide), len(narrow)) < 2 or np.ptp(narrow) == 0:
         return None
-    with np.errstate(divide="ignore"):  # a resample may repeat one run
-        return bootstrap(lambda a, b: a.std(axis=-1, ddof=1) / b.std(axis=-1, ddof=1), wide, narrow)
+
+    def ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        above, below = a.std(axis=-1, ddof=1), b.std(axis=-1, ddof=1)
+        return np.where(above == below, 1.0, above / below)  # a resample may repeat one run, in both
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return bootstrap(ratio, wide, narrow)

@@ -28,8 +28,9 @@ def bootstrap(statistic: Callable[..., Any], *samples: Values) -> Interval:
     arrays = [np.asarray(values, dtype=float) for values in samples]
     draw = np.random.default_rng(0)
     drawn = [values[draw.integers(values.size, size=(RESAMPLES, values.size))] for values in arrays]
-    low, high = np.quantile(statistic(*drawn), [LEVEL / 2, 1 - LEVEL / 2])
-    return Interval(float(statistic(*arrays)), float(low), float(high))
+    edges = np.quantile(statistic(*drawn), [LEVEL / 2, 1 - LEVEL / 2])
+    edges[np.isnan(edges)] = np.inf  # numpy's mean of two infinite ones
+    return Interval(float(statistic(*arrays)), *map(float, edges))
 
 
 def difference(less: Values, more: Values) -> Interval | None:
