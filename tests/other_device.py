@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 OTHER = torch.device("meta")
 aten = torch.ops.aten
@@ -52,20 +51,34 @@ class Dispatch(TorchDispatchMode):
     @staticmethod
     def call(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """What func gives, on the device where it belongs; RuntimeError if it mixes devices."""
-        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        tensors: list[Tensor] = []
+        plain_args = changed(list(args), lambda tensor: tensors.append(tensor) or here(tensor))
+        plain = {
+            k: changed(v, lambda tensor: tensors.append(tensor) or here(tensor)) for k, v in kwargs.items()
+        }
         device = kwargs.get("device") or (args[0].device if func in BETWEEN | WITH_CPU else None)
         if device is None:
             device = refuse_two(func, tensors)
-        else:
-            kwargs = kwargs | {"device": "cpu"} if "device" in kwargs else kwargs
-        plain_args, plain_kwargs = tree_map_only(Elsewhere, lambda tensor: tensor.here, (args, kwargs))
-        result = func(*plain_args, **plain_kwargs)
+        elif "device" in plain:
+            plain["device"] = "cpu"
+        result = func(*plain_args, **plain)
         if torch.device(device) != OTHER:
             return result
         if func is aten._pack_padded_sequence.default:
             return Elsewhere(result[0]), result[1]  # the sizes stay
         in_place = {id(tensor.here): tensor for tensor in tensors if isinstance(tensor, Elsewhere)}
-        return tree_map_only(Tensor, lambda t: in_place[id(t)] if id(t) in in_place else Elsewhere(t), result)
+        return changed(result, lambda t: in_place[id(t)] if id(t) in in_place else Elsewhere(t))
+
+
+def here(tensor: Tensor) -> Tensor:
+    return tensor.here if isinstance(tensor, Elsewhere) else tensor
+
+
+def changed(value: Any, change: Callable[[Tensor], Any]) -> Any:
+    """The value with each tensor in its lists and tuples changed; torch's own pytree is slow."""
+    if isinstance(value, list | tuple):
+        return type(value)(changed(part, change) for part in value)
+    return change(value) if isinstance(value, Tensor) else value
 
 
 def refuse_two(func: Any, tensors: list[Tensor]) -> torch.device:
