@@ -13,24 +13,10 @@ from torch import nn
 from torch.nn.utils import prune
 from torch.utils.checkpoint import checkpoint
 
-from msbp.sparse import convert, cross_entropy, fuse, memories
+from msbp.sparse import convert, cross_entropy, memories
 
+from .pairs import B, batch, c, each_full, i, n, pair
 from .problems import assert_close, each_dtype, each_entry, gradients, memory_of, mlp, state
-
-B, i, n, c = 6, 10, 16, 3
-FULL = {"convert": lambda model: convert(model, r=1.0), "fuse": fuse}
-each_full = pytest.mark.parametrize("install", FULL.values(), ids=FULL)
-
-
-def batch(dtype=torch.float32):
-    return torch.randn(B, i, dtype=dtype), torch.randint(c, (B,))
-
-
-def pair(install, dtype=torch.float32, **kwargs):
-    plain = mlp(i, n, n, c, dtype=dtype, **kwargs)
-    model = copy.deepcopy(plain)
-    install(model)
-    return model, plain
 
 
 def test_converted_layers_take_their_arguments_by_name_as_torchs_do():

@@ -99,11 +99,10 @@ def _line(row: list[Record], ours: Evidence, alike: list[dict]) -> Line:
 
 def _titles(runs: list[Record]) -> list[str]:
     """What the runs of a block are, one of each given, and where that is the same, the keys that differ."""
-    bare = [_title(run) for run in runs]
+    bare, configs = [_title(run) for run in runs], [dict(flat(run["config"])) for run in runs]
     titles = []
-    for run, title in zip(runs, bare, strict=True):
-        own, *others = (dict(flat(one["config"])) for one in (run, *runs))
-        alike = [other for other, name in zip(others, bare, strict=True) if name == title]
+    for title, own in zip(bare, configs, strict=True):
+        alike = [other for other, name in zip(configs, bare, strict=True) if name == title]
         keys = [key for key in own if key.split(".")[0] != "method" and counts(key, own[key])]
         apart = [key for key in keys if any(other.get(key) != own[key] for other in alike)]
         titles.append(", ".join([title, *(f"{key}={own[key]}" for key in apart)]))

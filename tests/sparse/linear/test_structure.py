@@ -10,26 +10,12 @@ import pytest
 import torch
 from torch import nn
 
-from msbp.sparse import convert, cross_entropy, fuse
+from msbp.sparse import convert, cross_entropy
 from msbp.sparse.memory import SlotMemory
 from msbp.sparse.suited import plain_torch
 
+from ..pairs import FULL, B, batch, c, each_full, i, n, pair
 from ..problems import assert_close, each_dtype, each_entry, gradients, mlp, state
-
-B, i, n, c = 6, 10, 16, 3
-FULL = {"convert": lambda model: convert(model, r=1.0), "fuse": fuse}
-each_full = pytest.mark.parametrize("install", FULL.values(), ids=FULL)
-
-
-def batch(dtype=torch.float32):
-    return torch.randn(B, i, dtype=dtype), torch.randint(c, (B,))
-
-
-def pair(install, dtype=torch.float32, **kwargs):
-    plain = mlp(i, n, n, c, dtype=dtype, **kwargs)
-    model = copy.deepcopy(plain)
-    install(model)
-    return model, plain
 
 
 @each_entry
