@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from .checkpoint import capture, restore
 from .clock import Clock
 from .record import HYPOTHESES
+from .sparse import backward
 
 WARM_UP = 5  # steps
 OWN = 0.9  # of the time in phases: less processor time than that, and something else was running
@@ -98,7 +99,7 @@ class Run:
             self.method.before_step(self.state.step)
             loss = self.task.loss(self.model, batch)
         with self.clock("backward"):
-            loss.backward()
+            backward(loss)
         with self.clock("update"):
             if clip:
                 clip(self.model.parameters())
