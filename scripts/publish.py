@@ -17,8 +17,9 @@ from msbp.analysis.published import contents
 from msbp.analysis.publishing import publish, publish_angles
 from msbp.analysis.settings import Settle, settings_from
 from msbp.analysis.wanted import plain
+from msbp.cli import start
+from msbp.config import CONF, check_keys, compose, folder
 from msbp.files import save
-from msbp.launch import CONF, check_keys, compose, folder, start
 from msbp.record import ANGLES
 
 

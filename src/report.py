@@ -18,8 +18,9 @@ from msbp.analysis.settings import Settle, settings_from
 from msbp.analysis.sources import Sources
 from msbp.analysis.terminal import ordered, said
 from msbp.analysis.wanted import Config, plain
+from msbp.cli import start
+from msbp.config import CONF, check_keys, compose, folder
 from msbp.files import save
-from msbp.launch import CONF, check_keys, compose, folder, start
 
 FOLDERS = {"own": "report", "published": "report-published"}
 
