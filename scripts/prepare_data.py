@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 from msbp.cli import start
-from msbp.config import CONF
-from msbp.jobs.ready import read
+from msbp.config import CONF, build, compose
 
 
 def main() -> None:
@@ -23,7 +22,8 @@ def main() -> None:
 def prepared(name: str, overrides: list[str]) -> bool:
     """Whether a run could read the task's data, said with what is missing or malformed."""
     try:
-        splits = read([f"task={name}", *overrides])
+        cfg = compose([f"task={name}", *overrides])
+        splits = build(cfg.task).splits(cfg.seed)
     except (OSError, ValueError) as error:
         print(f"{name}: not ready. {error}", flush=True)
         return False
