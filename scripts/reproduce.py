@@ -26,19 +26,13 @@ from msbp.analysis.plan import Plan
 from msbp.analysis.settings import settings_from
 from msbp.analysis.wanted import Config, configs, plain
 from msbp.cli import start
-from msbp.config import CONF, ROOT, Name, Options, Paths, compose
+from msbp.config import CONF, ROOT, Options, Paths, compose
 
 # commands run in the user's folder, with this code; what cli.start sets in the environment is not theirs
 SEARCHED = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 ENVIRONMENT = os.environ | {"PYTHONPATH": SEARCHED}
 FOR_RUNS = ("paths.data=", "paths.outputs=", "paths.ptb=", "paths.nist=", "paths.offline=")
 FOR_REPORT = ("table=", "figure=", "paths.outputs=", "paths.published=", "hydra.searchpath=")
-
-
-class ReproducePaths(Paths):
-    """Folders for the runs, and that of published records."""
-
-    published: Name
 
 
 class ReproduceOptions(Options):
@@ -48,7 +42,7 @@ class ReproduceOptions(Options):
     only: str | list[str] | None
     jobs: PositiveInt
     dry_run: bool
-    paths: ReproducePaths
+    paths: Paths
     table: dict[str, Any] | None = None
     figure: dict[str, Any] | None = None
 

@@ -83,12 +83,13 @@ Name = Annotated[str, AfterValidator(_named)]
 
 
 class Paths(BaseModel):
-    """Folders of data and outputs, and whether downloads are allowed."""
+    """Folders of data and outputs, and whether all there is must be there already (conf/paths)."""
 
     model_config = STRICT
 
     data: Name
     outputs: Name
+    published: Name
     ptb: Name
     nist: Name
     offline: bool
