@@ -104,4 +104,4 @@ def prepare(ask: Request, device: torch.device) -> tuple[Run, dict[str, int]]:
 
 
 if __name__ == "__main__":
-    start(main)
+    start(main, sweeps=True)

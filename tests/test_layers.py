@@ -12,14 +12,15 @@ SPARSE = [path for path in LIBRARY if "sparse" in path.parts]
 FOLDERS = {path.parent.name for path in SPARSE} - {"sparse"}
 ENTRY_POINTS = sorted(path for path in SRC.glob("*.py") if path.stem != "__init__")
 MAY = {  # part of the project -> parts that it may import, besides itself
-    "files": {"kinds"}, "config": set(), "cli": {"config"}, "sparse": set(), "kinds": set(), "limits": set(),
+    "files": {"kinds"}, "config": {"files"}, "cli": {"config"}, "sparse": set(),
+    "kinds": set(), "limits": set(),
     "optim": {"sparse"}, "models": {"limits", "sparse"}, "methods": {"sparse"}, "record": {"files"},
     "decoding": set(), "tasks": {"files", "decoding", "kinds", "limits"},
     "trained": {"config", "training", "tasks"},
     "training": {"config", "files", "methods", "record", "sparse", "tasks"},
     "analysis": {"files", "limits", "record", "sparse", "training"},
     "__init__": set(),
-    "jobs": {"config"},
+    "jobs": {"config", "files"},
     "bench": {"config", "kinds", "methods", "models", "sparse", "tasks", "training"},
 }  # fmt: skip
 WITH_TORCH = {"theory"}  # of analysis

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from .config import build, compose
+from .files import file_name
 
 PR_SET_PDEATHSIG = 1  # prctl.h
 LOOK = 0.5  # seconds between two looks at the logs
@@ -46,7 +47,7 @@ class Runner:
 
     def __init__(self, folder: Path, needed: Callable[[], Collection[str]], environment: Mapping[str, str]):
         self._folder, self._needed, self._environment = folder, needed, environment
-        self._running: dict[str, subprocess.Popen] = {}
+        self._running: dict[Path, subprocess.Popen] = {}
         self._stopped, self._turn = False, Lock()
         console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
         line = TextColumn("{task.description}", markup=False)
@@ -90,12 +91,12 @@ class Runner:
             [sys.executable, *job.words], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
             env=self._environment, start_new_session=True, preexec_fn=partial(end_with, os.getpid()),
         ) as process:  # fmt: skip
-            self._running[job.key] = process
+            self._running[self._log(job)] = process
             if self._stopped:
                 process.terminate()
             self._progress.print(job.command)
             code = process.wait()
-            del self._running[job.key]
+            del self._running[self._log(job)]
         how = f"failed with exit code {code}: {self._log(job)}" if code else "done"
         self._progress.print(f"{how} in {timedelta(seconds=round(time.monotonic() - begun))}: {job.command}")
         return code
@@ -113,11 +114,11 @@ class Runner:
                 process.kill()
 
     def _log(self, job: Job) -> Path:
-        return self._folder / f"{job.key}.log"
+        return self._folder / f"{file_name(job.key)}.log"
 
     def _last(self) -> str:
         """Return the last line of each running process."""
-        return "  ".join(last_line(self._folder / f"{key}.log") for key in list(self._running))
+        return "  ".join(last_line(log) for log in list(self._running))
 
     def _failure(self, job: Job, code: int) -> str:
         what = f"failed with exit code {code}" if code else "ended well, but its record is still missing"
