@@ -8,11 +8,12 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig, OmegaConf
 
-from msbp import machine
-from msbp.atomic import written_whole
-from msbp.launch import CONF, check_keys, start
+from msbp.cli import start
+from msbp.config import CONF, check_keys
+from msbp.files import written_whole
 from msbp.tasks.parallel import read_lines
 from msbp.trained import files_of, load
+from msbp.training import machine
 
 
 @hydra.main(config_path=CONF, config_name="translate", version_base="1.3")

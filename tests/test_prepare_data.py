@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from msbp.launch import ROOT
+from msbp.config import ROOT
 from msbp.tasks import bitexts, corpora, mnist
 
 main = runpy.run_path(str(ROOT / "scripts/prepare_data.py"))["main"]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from msbp.launch import compose
+from msbp.config import compose
 from src.train import train
 from src.translate import translate
 

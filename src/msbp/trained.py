@@ -12,10 +12,10 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from torch import nn
 
-from .checkpoint import read, unpacked, whole
-from .parts import build
+from .config import build
 from .tasks.translation import SOURCE_WORDS, TARGET_WORDS, Translation
 from .tasks.vocabulary import Words
+from .training.checkpoint import read, unpacked, whole
 
 CONFIG, WEIGHTS = "config.yaml", "weights.pt"
 FILES = (CONFIG, WEIGHTS, SOURCE_WORDS, TARGET_WORDS)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from msbp.launch import ROOT
+from msbp.config import ROOT
 from msbp.tasks.brackets import read_mrg
 from msbp.tasks.conversion import LABELS, to_dependencies
 

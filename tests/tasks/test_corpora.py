@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from msbp.launch import ROOT, compose
-from msbp.parts import build
+from msbp.config import ROOT, build, compose
 from msbp.tasks import corpora, download, penn
 from msbp.tasks.corpora import ConllFiles, EnglishEwt
 from msbp.tasks.penn import PennSample, PennTreebank

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from msbp.launch import ROOT
+from msbp.config import ROOT
 from msbp.tasks.corpora import ConllFiles, EnglishEwt
 from msbp.tasks.parsing import Parsing
 from msbp.tasks.penn import PennSample

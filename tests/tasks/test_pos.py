@@ -7,7 +7,7 @@ import torch
 from hydra.utils import instantiate
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from msbp.launch import compose
+from msbp.config import compose
 from msbp.models.bilstm import BiLSTM
 from msbp.tasks.pos import Tagging
 from msbp.tasks.spelling import capitals, suffix

@@ -9,7 +9,6 @@ from .linear.autograd import pull_by_kernel
 from .linear.loss import CROSS_ENTROPY, PASS
 from .torch_compat import eager
 
-
 distributed = torch.distributed.is_initialized if torch.distributed.is_available() else bool
 
 

@@ -12,8 +12,8 @@ from .convolutions.base import SparseConvolution
 from .convolutions.conv import SparseConv1d, SparseConv2d
 from .convolutions.max_over_time import FusedMaxOverTime, MaxOverTime, SparseMaxOverTime
 from .linear.chain import Chain
-from .linear.linear import SparseLinear
 from .linear.embedding import RowEmbedding, keeps_rows
+from .linear.linear import SparseLinear
 from .lstm.lstm import FusedLSTM, SparseLSTM, adoptable, check_lstm_choices
 from .memory import GradientMemory
 from .sparsifiers import entries_kept

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .kernels.dropout import drop
 from .buffers import CPU, uses_kernel
+from .kernels.dropout import drop
 
 WORD = 0xFFFFFFFF
 DEPTH_STEP = 0x9E3779B9  # 2**32 over the golden ratio: keys of neighbouring depths share no pattern

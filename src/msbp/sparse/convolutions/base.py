@@ -11,10 +11,10 @@ from typing import Self, cast
 import torch
 from torch import Tensor, nn
 
-from ..choices import BIAS_GRADIENTS, check_choices
-from ..torch_compat import Converted
-from ..memory import MEMORIES, GradientMemory, SequentialMemory, SharedMemory
 from ..buffers import uses_kernel, zeros
+from ..choices import BIAS_GRADIENTS, check_choices
+from ..memory import MEMORIES, GradientMemory, SequentialMemory, SharedMemory
+from ..torch_compat import Converted
 from .selections import SELECTIONS, Selection, row_top_k
 from .windows import Entries, keep_entries
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..torch_compat import eager, eager_forward
 from ..buffers import uses_kernel
+from ..torch_compat import eager, eager_forward
 from .base import SparseConvolution
 from .grid import Grid
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..buffers import uses_kernel
 from ..kernels.entries import keep_largest
 from ..sparsifiers import top_k, unified_top_k
-from ..buffers import uses_kernel
 
 
 def flat_top_k(v: Tensor, k: int, example: Tensor, positions: int) -> Tensor:

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv1d, embedding
 
+from ..buffers import arange, uses_kernel
 from ..kernels import conv as kernels
 from ..kernels import entries as select
-from ..buffers import arange, uses_kernel
 
 EMPTY = -1  # no word: beyond a sentence's ends
 

@@ -9,8 +9,8 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
-from ..kernels import lstm as kernels
 from ..buffers import uses_kernel
+from ..kernels import lstm as kernels
 
 
 def advance(

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..kernels import lstm as kernels
 from ..buffers import uses_kernel
+from ..kernels import lstm as kernels
 from . import cell
 from .carry import Carry
 

@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from torch.nn.utils.rnn import PackedSequence
 
+from ..buffers import CPU, uses_kernel
 from ..choices import BIAS_GRADIENTS, check_choices
 from ..dropout import dropout
-from ..torch_compat import Converted, eager_forward
 from ..memory import MEMORIES, GradientMemory
 from ..sparsifiers import SPARSIFIERS, Sparsifier
-from ..buffers import CPU, uses_kernel
+from ..torch_compat import Converted, eager_forward
 from .carry import CARRIES, Carry, NoMemory
 from .gradients import EstimatedGradient, FullGradient, Saved, Weights
 from .listed import ListedGradient

@@ -1,0 +1,87 @@
+"""Files that appear whole or not at all."""
+
+import errno
+import fcntl
+import os
+
+import pytest
+
+from msbp.files import file_name, written_whole
+
+
+def test_a_new_file_has_the_permissions_that_the_user_gives_new_files(tmp_path):
+    before = os.umask(0o077)
+    try:
+        with written_whole(tmp_path / "new") as file:
+            file.write(b"a")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_what_is_replaced_keeps_its_permissions(tmp_path, mode):
+    (tmp_path / "old").write_bytes(b"a")
+    (tmp_path / "old").chmod(mode)
+    with written_whole(tmp_path / "old") as file:
+        file.write(b"b")
+    assert (tmp_path / "old").read_bytes() == b"b" and (tmp_path / "old").stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_through_a_link_its_target_is_written(tmp_path, there):
+    target, link = tmp_path / "elsewhere" / "target", tmp_path / "link"
+    target.parent.mkdir()
+    if there:
+        target.write_bytes(b"a")
+    link.symlink_to(target)
+    with written_whole(link) as file:
+        file.write(b"b")
+    assert (
+        link.is_symlink() and target.read_bytes() == b"b" and os.listdir(tmp_path / "elsewhere") == ["target"]
+    )
+
+
+def test_a_block_that_fails_leaves_what_was_there_and_nothing_else(tmp_path):
+    (tmp_path / "old").write_bytes(b"a")
+    with pytest.raises(KeyboardInterrupt), written_whole(tmp_path / "old") as file:
+        file.write(b"b")
+        raise KeyboardInterrupt
+    assert (tmp_path / "old").read_bytes() == b"a" and os.listdir(tmp_path) == ["old"]
+
+
+def test_the_next_writer_deletes_what_a_killed_one_left_and_nothing_of_a_living_one(tmp_path):
+    for name in (".file.x1.part", ".file2.x1.part"):
+        (tmp_path / name).write_bytes(b"half")
+    with written_whole(tmp_path / "file") as first:
+        first.write(b"1")
+        with written_whole(tmp_path / "file") as second:
+            second.write(b"2")
+        assert (tmp_path / "file").read_bytes() == b"2"
+    assert (tmp_path / "file").read_bytes() == b"1"
+    assert sorted(os.listdir(tmp_path)) == [".file2.x1.part", "file"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_file_systems_without_locks_or_synced_folders_take_files(tmp_path, monkeypatch, number):
+    def fails(*_):
+        raise OSError(number, os.strerror(number))
+
+    fsync = os.fsync
+    monkeypatch.setattr(fcntl, "flock", fails)
+    monkeypatch.setattr(
+        os, "fsync", lambda file: fails() if os.path.isdir(f"/dev/fd/{file}") else fsync(file)
+    )
+    (tmp_path / ".file.x1.part").write_bytes(b"half")
+    with written_whole(tmp_path / "file") as file:
+        file.write(b"1")
+    assert (tmp_path / "file").read_bytes() == b"1" and (tmp_path / ".file.x1.part").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["../../x", "..", "", "/etc/passwd", "a b=c", "γ", None, 3.5, "x" * 1000, "a\0b"]
+)
+def test_a_users_text_is_one_part_of_a_file_name(tmp_path, text):
+    folder = tmp_path / file_name(text)
+    folder.mkdir()
+    assert os.listdir(tmp_path) == [folder.name] and not folder.name.startswith(".")
