@@ -11,8 +11,8 @@ from omegaconf import DictConfig, OmegaConf
 from msbp import machine
 from msbp.atomic import written_whole
 from msbp.launch import CONF, check_keys, start
-from msbp.tasks.parallel import read_lines
-from msbp.trained import files_of, load
+from msbp.tasks.translation.bitext import read_lines
+from msbp.tasks.translation.translator import files_of, load
 
 
 @hydra.main(config_path=CONF, config_name="translate", version_base="1.3")
@@ -24,16 +24,20 @@ def main(cfg: DictConfig) -> None:
 def translate(cfg: DictConfig) -> None:
     """Write a line of translation for each line of the input, when all are done."""
     output, lines = place(cfg), read_lines(named(cfg, "input"))
-    trained = load(named(cfg, "checkpoint"))
+    translator = load(named(cfg, "checkpoint"))
     device = machine.device_of(cfg.device, "device")
     machine.set_up(cfg.threads, device)
     try:
-        task = replace(trained.task, **{key: cfg[key] for key in ("beam", "alpha") if cfg[key] is not None})
+        task = replace(
+            translator.task, **{key: cfg[key] for key in ("beam", "alpha") if cfg[key] is not None}
+        )
     except ValueError as error:
         raise ValueError(str(error).removeprefix("task.")) from error  # here the keys are its own
     since = time.perf_counter()
     with written_whole(output) as file:  # before the work: it fails at once where nothing can be written
-        found = task.translate(trained.model.to(device).eval(), lines, trained.source, trained.target)
+        found = task.translate(
+            translator.model.to(device).eval(), lines, translator.source, translator.target
+        )
         file.writelines(f"{line}\n".encode() for line in found)
     print(f"{len(lines)} lines in {time.perf_counter() - since:.1f} s: {output}")
     if any(lines) and not any(found):

@@ -17,8 +17,8 @@ MAY = {  # part of the project -> parts that it may import, besides itself
     "optim": {"sparse"}, "models": {"limits", "sparse"}, "methods": {"kinds", "limits", "sparse"},
     "dropped": {"sparse"}, "machine": {"allocator", "limits"}, "interchange": {"kinds"},
     "record": {"atomic", "interchange"}, "allocator": set(),
-    "locks": {"atomic", "record"}, "decoding": set(), "tasks": {"atomic", "decoding", "kinds", "limits"},
-    "checkpoint": {"atomic", "record", "sparse"}, "trained": {"checkpoint", "parts", "tasks"},
+    "locks": {"atomic", "record"}, "tasks": {"atomic", "checkpoint", "kinds", "limits", "models", "parts"},
+    "checkpoint": {"atomic", "record", "sparse"},
     "analysis": {"record", "atomic", "interchange", "limits", "sparse"},
     "run": {"checkpoint", "clock", "record"},
     "trainer": {"checkpoint", "interrupt", "limits", "machine", "progress", "run"},
@@ -82,8 +82,14 @@ def test_analysis_needs_no_torch(path):
     assert path.stem in WITH_TORCH or not heavy
 
 
+@pytest.mark.parametrize("path", sorted((SRC / "msbp/tasks").rglob("*.py")), ids=str)
+def test_only_a_translator_knows_models_and_checkpoints(path):
+    known = {part(name) for name in imported(path)} & {"models", "checkpoint"}
+    assert path.stem in {"translator", "stored"} or not known
+
+
 def test_network_access_is_in_one_module():
-    reach = {"urllib", "http", "socket", "requests", "ftplib"}
+    reach = {"urllib", "http", "socket", "requests", "ftplib", "pooch"}
     users = {path.stem for path in LIBRARY if reach & {name.split(".")[0] for name in imported(path)}}
     assert users <= {"download"}
 

@@ -15,7 +15,8 @@ from msbp.models.mlp import MLP
 from msbp.optim import SGD, Adam, clip_grad_norm_, clip_grad_value_
 from msbp.run import Run, labels
 from msbp.tasks.base import Score, Splits
-from msbp.tasks.mnist import Mnist, made_up
+from msbp.tasks.mnist import Mnist
+from msbp.tasks.synthetic import images
 from msbp.trainer import Trainer
 
 METHODS = {
@@ -29,10 +30,10 @@ METHODS = {
 
 
 class Small(Mnist):
-    """90 + 20 + 20 made-up examples; the last batch of an epoch is short."""
+    """90 + 20 + 20 synthetic examples; the last batch of an epoch is short."""
 
     def splits(self, seed):
-        return Splits(made_up(90, 1), made_up(20, 2), made_up(20, 3), {"inputs": 784, "outputs": 10})
+        return Splits(images(90, 1), images(20, 2), images(20, 3), {"inputs": 784, "outputs": 10})
 
 
 def new_run(method, task=None, optimizer=Adam, seed=0, clock=None, **sizes):

@@ -14,7 +14,7 @@ from src.translate import translate
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A finished run on the made-up sample, with its checkpoint."""
+    """A finished run on the synthetic sample, with its checkpoint."""
     folder = tmp_path_factory.mktemp("run")
     settings = ["task=multi30k", "experiment=smoke", "trainer.epochs=1", "trainer.keep_checkpoint=true"]
     cfg = compose([*settings, "model.hidden=8", f"paths.outputs={folder}", "paths.offline=true"])
@@ -53,7 +53,7 @@ def test_run_folder_weights_and_checkpoint_translate_alike(run, translated):
 
 def test_translations_that_are_all_empty_are_said_to_be(run, translated, capsys, monkeypatch):
     monkeypatch.setattr(
-        "msbp.tasks.translation.Translation.translate", lambda task, model, lines, *w: [""] * 2
+        "msbp.tasks.translation.task.Translation.translate", lambda task, model, lines, *w: [""] * 2
     )
     assert translated(run, b"a\nb\n") == ["", ""] and "all of them are empty" in capsys.readouterr().err
 

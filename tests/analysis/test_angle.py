@@ -17,7 +17,8 @@ from msbp.record import signature
 from msbp.run import Run
 from msbp.sparse import memories
 from msbp.tasks.base import Splits
-from msbp.tasks.mnist import Mnist, made_up
+from msbp.tasks.mnist import Mnist
+from msbp.tasks.synthetic import images
 from msbp.trainer import Trainer
 
 SBP, MSBP = SparseBackprop(0.1, 0.0, name="sbp"), SparseBackprop(0.1, 0.8)
@@ -25,10 +26,10 @@ LAYERS = {"net.0", "net.3", "net.6", "hidden", "total"}
 
 
 class Small(Mnist):
-    """50 + 20 + 20 made-up examples; the last batch of an epoch is short."""
+    """50 + 20 + 20 synthetic examples; the last batch of an epoch is short."""
 
     def splits(self, seed):
-        return Splits(made_up(50, 1), made_up(20, 2), made_up(20, 3), {"inputs": 784, "outputs": 10})
+        return Splits(images(50, 1), images(20, 2), images(20, 3), {"inputs": 784, "outputs": 10})
 
 
 def new_run(method, **sizes):

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from torch import Tensor
 from torchtext.vocab import Vectors, Vocab
 
 UNKNOWN = "<unk>"
-SPREAD = 0.25  # of vectors made up for words without one (Kim 2014), close to GloVe's own deviation
+SPREAD = 0.25  # of random vectors for words without one (Kim 2014), close to GloVe's own deviation
 
 
 class WordVectors(Vectors):
@@ -32,11 +31,11 @@ class WordVectors(Vectors):
     """
 
     def __init__(self, path: str | Path, words: Collection[str] | None = None):
-        self.words, self.skipped = words, 0
+        self.path, self.words, self.skipped = Path(path), words, 0
         super().__init__(str(path))
 
-    def cache(self, name: str, *_: Any, **__: Any) -> None:
-        """Read the file, as torchtext's constructor asks."""
+    def cache(self, name: str, *_: object, **__: object) -> None:
+        """Read the file; torchtext's constructor calls this."""
         opened = gzip.open if name.endswith(".gz") else open
         try:
             with opened(name, "rb") as file:  # bytes, as some tokens hold characters that end a line of text
@@ -49,15 +48,15 @@ class WordVectors(Vectors):
         if not rows:
             which = "" if self.words is None else " for the words of this task"
             raise ValueError(
-                f"{name} holds no word vectors{which}; wanted a word and its numbers in each line, parted by "
-                "single spaces: get another file"
+                f"{name} holds no word vectors{which}; expected a word and its numbers in each line, with "
+                "single spaces between them: get another file"
             )
         self.itos = [word for word, _ in rows]
         self.stoi = {word: i for i, word in reversed(list(enumerate(self.itos)))}  # the first of two wins
         self.vectors = torch.from_numpy(np.array([row for _, row in rows], np.float32).reshape(-1, self.dim))
 
     def note(self) -> str:
-        """How many words have a vector, for the reader of a record."""
+        """The numbers of words with a vector and of skipped lines, for the reader of a record."""
         of = "" if self.words is None else f" of {len(self.words)}"
         return f"{len(self.stoi)}{of} words have a vector, {self.skipped} lines of vectors left out"
 
@@ -94,13 +93,18 @@ def vocabulary(
     """
     generator = torch.Generator().manual_seed(seed)
 
-    def made_up(row: Tensor) -> Tensor:
+    def random(row: Tensor) -> Tensor:
         return row.uniform_(-SPREAD, SPREAD, generator=generator)
 
     if vectors is not None:
-        vectors.unk_init = made_up
+        vectors.unk_init = random
     words = Counter(chain.from_iterable(sentences))
     return Vocab(words, min_freq=min_count, specials=[UNKNOWN], vectors=vectors)
+
+
+def load_vectors(data: str | Path, name: str | None, words: Collection[str]) -> WordVectors | None:
+    """The vectors of words in a folder of the data; None for no name."""
+    return None if name is None else WordVectors(find_vectors(data, name), words)
 
 
 def find_vectors(data: str | Path, name: str = "glove_6b_100d") -> Path:
