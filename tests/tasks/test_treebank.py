@@ -162,15 +162,21 @@ def test_a_missing_conll_file_is_named_with_its_key(tmp_path):
         ConllFiles(path, tmp_path / "b.conllu", path).files()
 
 
+INLINE = "python -m src.train '~task.corpus' '+task.corpus={_target_:msbp.tasks.treebank.ConllFiles,"
+INLINE += "train:train.conllu,dev:dev.conllu,test:test.conllu}' task.name=my_treebank"
+
+
 @pytest.mark.parametrize("task", ["parsing_ewt", "pos_ewt"])
-def test_a_treebank_of_ones_own_is_named_as_the_documentation_says(tmp_path, monkeypatch, task):
-    documented = next(line for line in README.splitlines() if "ConllFiles" in line)
-    words = [word for word in shlex.split(documented.strip("`"))[3:] if not word.startswith("method=")]
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_treebank_of_ones_own_is_named_as_the_documentation_says(tmp_path, monkeypatch, task, inline):
+    documented = next(line for line in README.splitlines() if "conll_files" in line).strip("`")
+    words = shlex.split(INLINE if inline else documented)[3:]
+    words = [word for word in words if not word.startswith(("task=", "method="))]
     monkeypatch.chdir(tmp_path)
     for i, name in enumerate(("train", "dev", "test"), start=1):
         Path(f"{name}.conllu").write_text("1\tHi\t_\tINTJ\tUH\t_\t0\troot\t_\t_\n\n" * i)
-    own = (f"task={task}", f"paths.outputs={tmp_path}", "" if "pos" not in task else "task.vectors=null")
-    cfg = compose([*(word for word in words if not word.startswith("task=")), *filter(None, own)])
+    own = [f"task={task}", f"paths.outputs={tmp_path}", *["task.vectors=null"] * (task == "pos_ewt")]
+    cfg = compose([*words, *own])
     splits = build(cfg.task).splits(0)
     assert cfg.task.name == "my_treebank" and [note.split(",")[0] for note in splits.notes[:3]] == [
         "train: 1 sentences", "dev: 2 sentences", "test: 3 sentences"
