@@ -20,7 +20,7 @@ HIDDEN_IS = {"per_direction": 1, "total": 2}
 class BiLSTM(nn.Module):
     """Embeddings of words and their features, LSTM layers in both directions, a linear output layer.
 
-    features: how many values each feature has, by name; widths: how wide the embedding of each is.
+    features: the number of values of each feature, by name; widths: the width of the embedding of each.
     hidden_is: whether `hidden` counts the units of each direction (per_direction) or of both (total).
     embedding, width, vectors: of the words, as `word_embedding` takes them.
     dropout: between the LSTM's layers and on its outputs.
@@ -41,13 +41,13 @@ class BiLSTM(nn.Module):
         inputs = self.words.embedding_dim + sum(table.embedding_dim for table in tables.values())
         each = hidden // HIDDEN_IS[hidden_is]
         self.dropout = nn.Dropout(dropout)
-        between = dropout if layers > 1 else 0.0  # torch warns of dropout that has no place
+        between = dropout if layers > 1 else 0.0  # torch warns of dropout in a single layer
         self.lstm = nn.LSTM(inputs, each, layers, bidirectional=True, dropout=between)
         self.output = nn.Linear(2 * each, outputs)
         self.hidden_layers = [["lstm"]]
 
     def forward(self, words: Tensor, features: Tensor, sizes: Tensor) -> Tensor:
-        """Logits (N, C) of words (N) and their features (N, F); sizes (T): how many words a time step has."""
+        """Logits (N, C) of words (N) and their features (N, F); sizes (T): of time steps, in words."""
         columns = zip(self.features.values(), features.unbind(1), strict=True)
         x = torch.cat([self.words(words), *(table(column) for table, column in columns)], 1)
         rows, _ = self.lstm(PackedSequence(x, sizes.cpu()))

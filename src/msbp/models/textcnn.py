@@ -1,6 +1,6 @@
 """TextCNN (Kim 2014): convolutions of several windows over word embeddings, each with its maximum over time.
 
-Letters: N words of a batch laid end to end, B sentences, F maps of a window, o outputs.
+Letters: N words of a batch, concatenated, B sentences, F channels of a window, o outputs.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from .layers import word_embedding
 
 
 class TextCNN(nn.Module):
-    """Embedding, `hidden` maps a window with ReLU and maximum over time, dropout, linear output layer.
+    """Embedding, `hidden` channels a window with ReLU and maximum over time, dropout, linear output layer.
 
     embedding, width, vectors: of the words, as `word_embedding` takes them.
-    max_norm: the largest norm of an output's weights (Kim has 3), seen to before a forward pass; None: any.
+    max_norm: the largest norm of an output's weights (3 in Kim 2014), enforced in training; None: no limit.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class TextCNN(nn.Module):
         self.hidden_layers = [[f"convs.{i}" for i in range(len(windows))]]
 
     def forward(self, words: Tensor, offsets: Tensor) -> Tensor:
-        """Logits (B, o) of words (N) and offsets (B + 1) where sentences begin."""
+        """Logits (B, o) of words (N) with the offsets of sentences in them (B + 1)."""
         if self.max_norm is not None and self.training:
             with torch.no_grad():
                 self.output.weight.renorm_(2, 0, self.max_norm)

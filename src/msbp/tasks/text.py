@@ -6,10 +6,11 @@ check of TLS certificates for the whole process; so WordVectors reads the file i
 """
 
 import gzip
+import re
 import zlib
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from torch import Tensor
 from torchtext.vocab import Vectors, Vocab
 
 UNKNOWN = "<unk>"
+HEADER = re.compile(rb"(\d{1,9}) (\d{1,9})")  # numbers of words and of dimensions, in the format of word2vec
 SPREAD = 0.25  # of random vectors for words without one (Kim 2014), close to GloVe's own deviation
 
 
@@ -26,8 +28,8 @@ class WordVectors(Vectors):
     """Vectors of a text file: a word and its numbers in each line, gzip or plain.
 
     A word may hold spaces: the numbers are the last `dim` fields. `skipped` counts lines that hold something
-    else; `words` are the words to keep, None keeps all. ValueError for a file that is damaged, or has no
-    vector for any of them.
+    else; `words` are the words to keep, None keeps all. ValueError for a file that is damaged or cut, or has
+    no vector for any of them.
     """
 
     def __init__(self, path: str | Path, words: Collection[str] | None = None):
@@ -39,7 +41,7 @@ class WordVectors(Vectors):
         opened = gzip.open if name.endswith(".gz") else open
         try:
             with opened(name, "rb") as file:  # bytes, as some tokens hold characters that end a line of text
-                head = Counter(line.count(b" ") for line in islice(file, 1000))
+                head = Counter(line.rstrip().count(b" ") for line in islice(file, 1000))
                 self.dim = head.most_common(1)[0][0] if head else 0
                 file.seek(0)
                 rows = list(self._rows(file)) if self.dim else []
@@ -52,7 +54,7 @@ class WordVectors(Vectors):
                 "single spaces between them: get another file"
             )
         self.itos = [word for word, _ in rows]
-        self.stoi = {word: i for i, word in reversed(list(enumerate(self.itos)))}  # the first of two wins
+        self.stoi = {word: i for i, word in reversed(list(enumerate(self.itos)))}  # the first of doubles
         self.vectors = torch.from_numpy(np.array([row for _, row in rows], np.float32).reshape(-1, self.dim))
 
     def note(self) -> str:
@@ -60,19 +62,30 @@ class WordVectors(Vectors):
         of = "" if self.words is None else f" of {len(self.words)}"
         return f"{len(self.stoi)}{of} words have a vector, {self.skipped} lines of vectors left out"
 
-    def _rows(self, file: Iterable[bytes]) -> Iterable[tuple[str, np.ndarray]]:
-        for number, line in enumerate(file):
+    def _rows(self, file: Iterable[bytes]) -> Iterator[tuple[str, np.ndarray]]:
+        """The word and the vector of each line that holds one. ValueError names the line of a cut."""
+        declared, number, line = 0, 0, b"\n"
+        for number, line in enumerate(file, start=1):
+            if number == 1:
+                line = line.removeprefix(BOM_UTF8)
+                header = HEADER.fullmatch(line.rstrip())
+                declared = int(header[1]) if header and int(header[2]) == self.dim > 1 else 0
             try:
-                line = line if number else line.removeprefix(BOM_UTF8)
-                word, *numbers = line.rstrip(b"\r\n").decode().rsplit(" ", self.dim)
+                word, *numbers = line.rstrip().decode().rsplit(" ", self.dim)
                 if len(numbers) < self.dim:
-                    raise ValueError
+                    raise ValueError("too few numbers")
                 if self.words is None or word in self.words:
                     yield word, finite(numbers)
-            except (
-                ValueError
-            ):  # no UTF-8, too few fields, or no number: the header of another format, or a broken line
+            except ValueError:  # also of text that is not UTF-8, or no number
                 self.skipped += 1
+        if not line.endswith(b"\n"):
+            raise ValueError(
+                f"{self.path}:{number}: the file ends within this line: get it anew, or end the line"
+            )
+        if declared >= number:
+            raise ValueError(
+                f"{self.path}:{number}: the file ends after {number - 1} of {declared} vectors: get it anew"
+            )
 
 
 def finite(numbers: Sequence[str]) -> np.ndarray:
