@@ -7,8 +7,9 @@ The exit code is 1 if any data are not ready.
 import sys
 from pathlib import Path
 
+from msbp.cli import start
+from msbp.config import CONF
 from msbp.jobs.ready import read
-from msbp.launch import CONF, start
 
 
 def main() -> None:

@@ -22,12 +22,13 @@ from msbp.analysis import sources
 from msbp.analysis.plan import Plan
 from msbp.analysis.settings import settings_from
 from msbp.analysis.wanted import Config, configs, plain
+from msbp.cli import start
+from msbp.config import CONF, ROOT, compose, folder
 from msbp.jobs.news import News
 from msbp.jobs.ready import unready
 from msbp.jobs.workers import Worker, work
-from msbp.launch import CONF, ROOT, compose, folder, start
 
-# commands run where the user stands, with this code; what launch.start sets in the environment is not theirs
+# commands run where the user stands, with this code; what cli.start sets in the environment is not theirs
 SEARCHED = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 ENVIRONMENT = os.environ | {"PYTHONPATH": SEARCHED}
 FOR_RUNS = ("paths.data=", "paths.outputs=", "paths.ptb=", "paths.nist=", "paths.offline=")

@@ -11,7 +11,6 @@ from omegaconf import DictConfig
 from msbp.analysis import published, sources
 from msbp.analysis.catalogue import catalogue
 from msbp.analysis.documents import document
-from msbp.analysis.files import save
 from msbp.analysis.other import listed, other, unused
 from msbp.analysis.page import page
 from msbp.analysis.runs import Record
@@ -19,7 +18,9 @@ from msbp.analysis.settings import Settle, settings_from
 from msbp.analysis.sources import Sources
 from msbp.analysis.terminal import ordered, said
 from msbp.analysis.wanted import Config, plain
-from msbp.launch import CONF, check_keys, compose, folder, start
+from msbp.cli import start
+from msbp.config import CONF, check_keys, compose, folder
+from msbp.files import save
 
 FOLDERS = {"own": "report", "published": "report-published"}
 

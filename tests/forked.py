@@ -101,7 +101,7 @@ class Commands:
 
 def serve() -> None:
     sys.path.insert(0, str(ROOT))
-    from msbp.launch import compose
+    from msbp.config import compose
     from src.train import train
 
     with tempfile.TemporaryDirectory() as folder:  # what the first run imports and compiles, all others have

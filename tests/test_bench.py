@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from msbp.analysis import benchmarks
 from msbp.bench.case import configuration, measure
 from msbp.bench.progress import Voice
-from msbp.launch import CONF, compose
+from msbp.config import CONF, compose
 from msbp.tasks import mnist
 
 ROOT = Path(__file__).resolve().parents[1]

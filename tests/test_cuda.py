@@ -7,7 +7,7 @@ import torch
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
-from msbp.launch import compose
+from msbp.config import compose
 from src.train import train
 from src.translate import translate
 

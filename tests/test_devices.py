@@ -10,8 +10,8 @@ import torch
 from omegaconf import OmegaConf
 from other_device import OTHER, other_device
 
-from msbp import machine, trainer
-from msbp.launch import compose
+from msbp.config import compose
+from msbp.training import machine, trainer
 from src.train import train
 from src.translate import translate
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from msbp.launch import compose
+from msbp.config import compose
 from src.train import train
 from src.translate import translate
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from msbp.launch import ROOT
+from msbp.config import ROOT
 from msbp.tasks import mnist, treebank
 from msbp.tasks.translation import bitext
 
@@ -53,7 +53,7 @@ def test_licensed_data_that_are_missing_are_said_with_what_to_do(tmp_path, prepa
 def test_a_setting_that_a_task_refuses_is_said_of_it(prepare, capsys):
     assert prepare("task=mnist", "task.batch_size=0") == 1
     assert capsys.readouterr().out.startswith(
-        "mnist: not ready. task: task.batch_size must be a whole number"
+        "mnist: not ready. task.batch_size must be greater than or equal to 1, got 0"
     )
 
 

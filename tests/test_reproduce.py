@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from msbp.config import ROOT, compose
 from msbp.jobs.news import News, duration
 from msbp.jobs.ready import lack
-from msbp.launch import ROOT, compose
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def dry_run(tmp_path, monkeypatch, capsys):
     """The commands that the script shows for these words, and what it says beside them."""
 
     def dry_run(*words, without=()):
-        monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # as launch.start has it
+        monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # as cli.start has it
         reasons = dict.fromkeys(without, "licensed")
         monkeypatch.setattr(
             "msbp.jobs.ready.unready",

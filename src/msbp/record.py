@@ -9,8 +9,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from .atomic import written_whole
-from .interchange import check, csv_text, json_text, parsed
+from .files import check, csv_text, json_text, parsed, written_whole
 
 log = logging.getLogger(__name__)
 NAME, ANGLES, HYPOTHESES = "record.json", "angles.jsonl", "hypotheses.txt"

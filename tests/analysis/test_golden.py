@@ -9,7 +9,7 @@ from msbp.analysis.formats import renderings
 from msbp.analysis.runs import Runs
 from msbp.analysis.tables import fill
 from msbp.analysis.wanted import configs
-from msbp.launch import CONF
+from msbp.config import CONF
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CONFIGS = configs(Path(CONF), "table")

@@ -11,7 +11,7 @@ from msbp.analysis.documents import document
 from msbp.analysis.formats import renderings
 from msbp.analysis.page import page
 from msbp.analysis.sources import Sources
-from msbp.launch import CONF, ROOT
+from msbp.config import CONF, ROOT
 
 BASE, SBP, MSBP = (f"task=mnist method={method}" for method in ("baseline", "sbp", "msbp"))
 

@@ -9,7 +9,7 @@ from msbp.analysis.runs import Runs
 from msbp.analysis.settings import command, settings_from
 from msbp.analysis.sheet import sheet
 from msbp.analysis.tables import fill
-from msbp.launch import CONF, compose
+from msbp.config import CONF, compose
 from msbp.record import signature
 
 BASE, MSBP = "task=mnist method=baseline", "task=mnist method=msbp"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from msbp import record
-from msbp.launch import CONF, compose
+from msbp.config import CONF, compose
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden/signatures.json").read_text())
 

@@ -11,7 +11,7 @@ from msbp.analysis.documents import ROWS as ROW_TABLE
 from msbp.analysis.evidence import SCORES, SECONDS, SHARES
 from msbp.analysis.settings import settings_from
 from msbp.analysis.wanted import asked_by, cells, configs
-from msbp.launch import CONF, compose
+from msbp.config import CONF, compose
 
 settle = settings_from(Path(CONF), compose)
 TABLES, FIGURES, CLAIMS = (configs(Path(CONF), group) for group in ("table", "figure", "claim"))

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from msbp.launch import ROOT, compose
-from msbp.parts import build
+from msbp.config import ROOT, build, compose
 from msbp.tasks import treebank
 from msbp.tasks.download import md5_of
 from msbp.tasks.treebank import UNKNOWN, ConllFiles, EnglishEwt, Sentence, TreebankError, read_conll

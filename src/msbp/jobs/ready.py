@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
-from ..launch import compose
-from ..parts import build
+from ..config import build, compose
 from .tied import tie
 
 

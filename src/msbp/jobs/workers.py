@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
-from ..locks import held
+from ..training.locks import held
 
 LOOK = 0.5  # seconds between two looks at the children
 AGAIN = 2.0  # seconds until a job of another program is looked at again

@@ -3,12 +3,12 @@
 Letters: B sentences, S words of the longest source, T of the longest target, N decoder states, H their width.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-KINDS = ("general", "dot", "luong_gate")
+Kind = Literal["general", "dot", "luong_gate"]
 
 
 class Source(NamedTuple):
@@ -27,7 +27,7 @@ class Attention(nn.Module):
     as in the code of the authors' group.
     """
 
-    def __init__(self, hidden: int, kind: str, dropout: float):
+    def __init__(self, hidden: int, kind: Kind, dropout: float):
         super().__init__()
         self.kind = kind
         if kind != "dot":

@@ -3,23 +3,26 @@
 Letters: V words, E width of an embedding.
 """
 
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, validate_call
 from torch import Tensor, nn
 
-from ..limits import check_choice, check_counts, check_shares
-
 WIDTH = 100  # of embeddings, unless vectors have another
-EMBEDDINGS = ("random", "static", "non_static")
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]  # products of two fit what torch counts with
+Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+Scale = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Embedding = Literal["random", "static", "non_static"]
+checked = validate_call(config=ConfigDict(strict=True, arbitrary_types_allowed=True))
 
 
-def word_embedding(kind: str, words: int, width: int, vectors: Tensor | None) -> nn.Embedding:
+def word_embedding(kind: Embedding, words: int, width: int, vectors: Tensor | None) -> nn.Embedding:
     """An embedding of V words: random vectors of that width, or the given vectors (V, E).
 
     kind: random (trained from noise) | static (given vectors, fixed) | non_static (given and trained).
-    ValueError for another kind, for static and non_static without vectors, and for a width that is neither
-    the default nor that of the vectors.
+    ValueError for static and non_static without vectors, and for a width that is neither the default nor that
+    of the vectors.
     """
-    check_choice("model.embedding", kind, EMBEDDINGS)
-    check_counts("model", width=width)
     if kind == "random":
         return nn.Embedding(words, width)
     if vectors is None:
@@ -39,8 +42,6 @@ def hidden_stack(
 
     Also the names of the hidden ones in a model whose attribute `net` is all of it.
     """
-    check_counts("model", hidden=hidden, layers=layers)
-    check_shares("model", dropout=dropout)
     parts: list[nn.Module] = []
     for width in [inputs] + [hidden] * (layers - 1):
         parts += [nn.Linear(width, hidden), activation()]

@@ -5,14 +5,15 @@ active rows of decoding, V target vocabulary, H hidden, L layers.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from ..limits import check_choice, check_counts, check_scales, check_shares
 from ..sparse import cross_entropy
-from .attention import KINDS, Attention, Source
+from .attention import Attention, Kind, Source
+from .layers import Count, Scale, Share, checked
 
 PADDING = 0
 DIRECTIONS = {"sum": 1, "concatenate": 2}  # directions that share H
@@ -44,18 +45,21 @@ class Seq2Seq(nn.Module):
     embeddings. Embeddings begin uniform within ±init.
     """
 
+    @checked
     def __init__(
-        self, source_words: int, target_words: int, embedding: int = 512, hidden: int = 512, layers: int = 3,
-        directions: str = "sum", attention: str = "general", dropout: float = 0.4,
-        embedding_dropout: float = 0.0, label_smoothing: float = 0.0, tied: bool = False, init: float = 0.1,
-        name: str = "seq2seq",
+        self, source_words: Count, target_words: Count, embedding: Count = 512, hidden: Count = 512,
+        layers: Count = 3, directions: Literal["sum", "concatenate"] = "sum", attention: Kind = "general",
+        dropout: Share = 0.4, embedding_dropout: Share = 0.0, label_smoothing: Share = 0.0,
+        tied: bool = False, init: Scale = 0.1, name: str = "seq2seq",
     ):  # fmt: skip
         super().__init__()
-        check_sizes(embedding, hidden, layers, directions, attention, tied)
-        check_shares(
-            "model", dropout=dropout, embedding_dropout=embedding_dropout, label_smoothing=label_smoothing
-        )
-        check_scales("model", init=init)
+        if hidden % DIRECTIONS[directions]:
+            raise ValueError(f"model.hidden counts both directions, so it must be even, got {hidden}")
+        if tied and embedding != hidden:
+            raise ValueError(
+                f"model.tied shares weights of width embedding={embedding} with an output layer of "
+                f"hidden={hidden}: make them equal, or leave it out"
+            )
         self.name, self.directions, self.label_smoothing = name, directions, label_smoothing
         self.source_embedding = nn.Embedding(source_words, embedding, padding_idx=PADDING)
         self.target_embedding = nn.Embedding(target_words, embedding, padding_idx=PADDING)
@@ -129,19 +133,3 @@ class Seq2Seq(nn.Module):
 def packed(padded: Tensor, lengths: Tensor) -> PackedSequence:
     """Rows of the sequences (B, T, ...), time step after time step, the longest sequence first."""
     return pack_padded_sequence(padded, lengths.cpu(), batch_first=True, enforce_sorted=False)
-
-
-def check_sizes(
-    embedding: int, hidden: int, layers: int, directions: str, attention: str, tied: bool
-) -> None:
-    """ValueError unless the settings make a network."""
-    check_counts("model", embedding=embedding, hidden=hidden, layers=layers)
-    check_choice("model.directions", directions, DIRECTIONS)
-    check_choice("model.attention", attention, KINDS)
-    if hidden % DIRECTIONS[directions]:
-        raise ValueError(f"model.hidden counts both directions, so it must be even, got {hidden}")
-    if tied and embedding != hidden:
-        raise ValueError(
-            f"model.tied shares weights of width embedding={embedding} with an output layer of "
-            f"hidden={hidden}: make them equal, or leave it out"
-        )

@@ -4,13 +4,17 @@ Letters: N words of a batch, concatenated, B sentences, F channels of a window, 
 """
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-from ..limits import check_counts, check_shares
 from ..sparse import MaxOverTime, cross_entropy
-from .layers import word_embedding
+from .layers import WIDTH, Count, Embedding, Share, checked, word_embedding
+
+Windows = Annotated[Sequence[Count], Field(min_length=1)]
+Norm = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class TextCNN(nn.Module):
@@ -20,13 +24,13 @@ class TextCNN(nn.Module):
     max_norm: the largest norm of an output's weights (3 in Kim 2014), enforced in training; None: no limit.
     """
 
+    @checked
     def __init__(
-        self, vocabulary: int, outputs: int, vectors: Tensor | None, hidden: int = 100,
-        windows: Sequence[int] = (3, 4, 5), embedding: str = "non_static", width: int = 100,
-        dropout: float = 0.5, max_norm: float | None = None, name: str = "textcnn",
+        self, vocabulary: Count, outputs: Count, vectors: Tensor | None, hidden: Count = 100,
+        windows: Windows = (3, 4, 5), embedding: Embedding = "non_static", width: Count = WIDTH,
+        dropout: Share = 0.5, max_norm: Norm | None = None, name: str = "textcnn",
     ):  # fmt: skip
         super().__init__()
-        check(hidden, windows, dropout, max_norm)
         self.name, self.max_norm = name, max_norm
         self.embedding = word_embedding(embedding, vocabulary, width, vectors)
         width = self.embedding.embedding_dim
@@ -48,13 +52,3 @@ class TextCNN(nn.Module):
     def loss(self, words: Tensor, offsets: Tensor, labels: Tensor) -> Tensor:
         """Mean cross entropy of labels (B)."""
         return cross_entropy(self(words, offsets), labels)
-
-
-def check(hidden: int, windows: Sequence[int], dropout: float, max_norm: float | None) -> None:
-    """ValueError unless the settings make a network."""
-    check_counts("model", hidden=hidden)
-    if not windows or any(type(window) is not int or window < 1 for window in windows):
-        raise ValueError(f"model.windows must be whole numbers of at least 1, got {list(windows)}")
-    check_shares("model", dropout=dropout)
-    if max_norm is not None and not max_norm > 0:  # nor NaN
-        raise ValueError(f"model.max_norm must be above 0, got {max_norm}; null sets no bound")

@@ -7,14 +7,17 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Generic, Protocol, TypeVar
+from typing import Annotated, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 Batch = tuple[Tensor, ...]  # the labels last
-SAMPLES = ("full", "tiny")  # tiny: synthetic, for offline trials
+Sample = Literal["full", "tiny"]  # tiny: synthetic, for offline trials
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]  # products of two fit what torch counts with
+Cutoff = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Split = TypeVar("Split")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..atomic import written_whole
+from ..files import written_whole
 
 Arrays = Mapping[str, np.ndarray]
 NAME = "written_as"  # the array that holds the name that a file was written under

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pooch
 
-from ..atomic import written_whole
+from ..files import written_whole
 
 if TYPE_CHECKING:
     from datasets import DatasetDict

@@ -6,17 +6,17 @@ Letters: N examples of a split, B batch.
 
 import gzip
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+import pydantic.dataclasses
 import torch
 from torch import Tensor, nn
 
-from ..limits import check_choice, check_counts
+from ..config import STRICT
 from . import synthetic
-from .base import SAMPLES, Batch, Examples, Score, Splits, Task, accuracy, digest, order
+from .base import Batch, Count, Examples, Sample, Score, Splits, Task, accuracy, digest, order
 from .download import Remote, md5_of, require
 from .synthetic import DIGITS, PIXELS
 
@@ -31,21 +31,17 @@ MD5 = {  # of the compressed files, as torchvision lists them
 }
 
 
-@dataclass
+@pydantic.dataclasses.dataclass(config=STRICT)
 class Mnist(Task[Examples]):
     """55,000 / 5,000 / 10,000 digits as vectors of 784 pixels, in mini-batches by permuted indices."""
 
     name: str
-    batch_size: int
-    sample: str = "full"
+    batch_size: Count
+    sample: Sample = "full"
     data: str | Path = "data"
     offline: bool = False
     metric: ClassVar[str] = "accuracy"
     unit: ClassVar[str] = "images"
-
-    def __post_init__(self) -> None:
-        check_counts("task", batch_size=self.batch_size)
-        check_choice("task.sample", self.sample, SAMPLES)
 
     def splits(self, seed: int) -> Splits[Examples]:
         sizes = {"inputs": PIXELS, "outputs": DIGITS}

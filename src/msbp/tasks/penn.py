@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from ..atomic import written_whole
+from ..files import written_whole
 from .download import Remote, md5_of, retrieved, unavailable, warn_of_others, writing
 from .parsing.conversion import to_dependencies
 from .treebank import Sentence, Tree, TreebankError, lines

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from .download import Remote, require, warn_of_others
 
@@ -180,6 +180,7 @@ def _on_cycle(heads: list[int]) -> int:
     return 0
 
 
+@runtime_checkable
 class Corpus(Protocol):
     """A treebank in files, each of which belongs to one split.
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from msbp.launch import ROOT
+from msbp.config import ROOT
 from msbp.tasks.parsing.conversion import LABELS, to_dependencies
 from msbp.tasks.penn import read_mrg
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from msbp.launch import ROOT
+from msbp.config import ROOT
 from msbp.tasks.parsing.task import Parsing
 from msbp.tasks.parsing.transitions import SHIFT
 from msbp.tasks.penn import PennSample
@@ -136,11 +136,6 @@ def test_a_test_file_of_punctuation_alone_is_refused_before_training(tmp_path):
         parsing.splits(seed=0)
 
 
-def test_a_punctuation_rule_that_is_none_is_refused_by_name():
-    with pytest.raises(ValueError, match=r"task\.corpus\.punctuation must be one of tags, upos, got 'dots'"):
-        Parsing("parsing", ConllFiles("", "", "", punctuation="dots"), batch_size=4)
-
-
 def test_a_model_that_knows_the_oracle_scores_100(tmp_path):
     parsing = Parsing("parsing_test", ConllFiles("", "", ""), batch_size=8, sample="tiny", cutoff=0)
     splits = parsing.splits(seed=0)
@@ -197,14 +192,6 @@ def test_the_cache_gives_the_same_splits_and_follows_the_file(tmp_path):
     assert len(list((tmp_path / "cache").iterdir())) == 1
     changed = task(tmp_path, RANGES_AND_EMPTY_NODES, cache=tmp_path / "cache").splits(seed=0)
     assert len(changed.train.nodes.lengths) == 3 and len(changed.train.transitions) == 20
-
-
-@pytest.mark.parametrize(
-    ("key", "value"), [("batch_size", 0), ("batch_size", 2.5), ("cutoff", -1), ("sample", "small")]
-)
-def test_settings_are_checked_by_name(key, value):
-    with pytest.raises(ValueError, match=f"task.{key} must be"):
-        Parsing(**{"name": "parsing", "corpus": ConllFiles("", "", ""), "batch_size": 4, key: value})
 
 
 def data() -> Path:

@@ -210,24 +210,6 @@ def test_an_unreachable_hub_is_said_with_the_remedy(data, monkeypatch):
         task(data, offline=False).splits(0)
 
 
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("batch_size", 0),
-        ("sample", "half"),
-        ("protocol", "leave_one_out"),
-        ("batch_size", 2.5),
-        ("files", []),
-        ("files", ["neg.txt"]),
-        ("files", ["neg.txt", "neg.txt"]),
-        ("files", ["neg.txt", None]),
-    ],
-)
-def test_settings_out_of_range_are_refused_by_name(data, key, value):
-    with pytest.raises(ValueError, match=f"task.{key} must"):
-        task(data, **{key: value})
-
-
 @pytest.mark.data
 @pytest.mark.parametrize(
     ("folder", "files", "size"),

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from hydra.utils import instantiate
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from msbp.launch import compose
+from msbp.config import build, compose
 from msbp.models.bilstm import BiLSTM
 from msbp.tasks.tagging.encoding import capitals, suffix
 from msbp.tasks.tagging.task import Tagging
@@ -193,45 +192,10 @@ def test_hidden_counts_each_direction_or_both():
         BiLSTM(**sizes, hidden=7, hidden_is="total")
 
 
-@pytest.mark.parametrize(
-    ("choices", "says"),
-    [
-        ({"hidden": 0}, "model.hidden must be a whole number of at least 1, got 0"),
-        ({"hidden_is": "both"}, "model.hidden_is must be one of per_direction, total, got 'both'"),
-        ({"embedding": "non_static"}, "needs word vectors: name them in task.vectors"),
-        ({"dropout": 1}, r"model.dropout must be in \[0, 1\), got 1"),
-        ({"features": {"length": 3}}, "model.widths has no length"),
-        ({"features": {"length": 3}, "widths": {"length": 0}}, "model.widths.length must be a whole number"),
-        ({"width": 0}, "model.width must be a whole number of at least 1, got 0"),
-    ],
-)
-def test_settings_that_make_no_tagger_are_refused(choices, says):
-    sizes = {"vocabulary": 9, "features": {}, "outputs": 3, "vectors": None, "embedding": "random"}
-    with pytest.raises(ValueError, match=says):
-        BiLSTM(**sizes | choices)
-
-
-@pytest.mark.parametrize(
-    ("choices", "says"),
-    [
-        ({"batch_size": 0}, "task.batch_size must be a whole number of at least 1, got 0"),
-        ({"bucket": 1.5}, "task.bucket must be a whole number of at least 1, got 1.5"),
-        ({"tags": "pos"}, "task.tags must be one of xpos, upos, got 'pos'"),
-        ({"bucket": 2**63 - 1}, "task.bucket must be a whole number of at most 2147483647, got 92"),
-        ({"features": ["prefixes"]}, "task.features may list capitals, suffixes, got 'prefixes'"),
-        ({"features": [1]}, "task.features may list capitals, suffixes, got 1"),
-        ({"sample": "small"}, "task.sample must be one of full, tiny"),
-    ],
-)
-def test_settings_that_make_no_task_are_refused(choices, says):
-    with pytest.raises(ValueError, match=says):
-        tagging(**choices)
-
-
 def test_the_licensed_corpus_is_an_error_that_names_what_is_open(tmp_path):
     cfg = compose(["task=pos", f"paths.ptb={tmp_path}"])
     with pytest.raises(FileNotFoundError, match=r"LDC99T42.*task=pos_ptb_sample"):
-        instantiate(cfg.task).splits(0)
+        build(cfg.task).splits(0)
 
 
 @pytest.mark.data
@@ -240,6 +204,6 @@ def test_the_licensed_corpus_is_an_error_that_names_what_is_open(tmp_path):
     [("pos_ptb_sample", (81938, 6368, 5778), 45), ("pos_ewt", (204577, 25147, 25094), 17)],
 )
 def test_the_open_corpora_are_read_whole(task, words, tags):
-    splits = instantiate(compose([f"task={task}", "paths.offline=true"]).task).splits(0)
+    splits = build(compose([f"task={task}", "paths.offline=true"]).task).splits(0)
     assert tuple(len(part.words) for part in (splits.train, splits.dev, splits.test)) == words
     assert splits.sizes["outputs"] == tags

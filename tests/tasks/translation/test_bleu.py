@@ -1,8 +1,10 @@
 """BLEU of cleaned words against the files' references, with the rule that gave it."""
 
+from typing import get_args
+
 import pytest
 
-from msbp.tasks.translation.bleu import TOKENIZERS, Bleu
+from msbp.tasks.translation.bleu import Bleu, Tokenizer
 from msbp.tasks.translation.vocabulary import EOS, PAD, SPECIAL, TOKENS, UNK, Words, count_words
 
 REFERENCE = [
@@ -48,16 +50,10 @@ def test_any_of_several_references_will_do():
     assert score.value == pytest.approx(100) and "nrefs:2" in score.signature
 
 
-@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+@pytest.mark.parametrize("tokenizer", get_args(Tokenizer))
 def test_every_tokenizer_that_is_let_in_scores(tokenizer):
     found = [line.split() for line in REFERENCE]
     assert Bleu(tokenizer=tokenizer)(found, [REFERENCE], TOKENS["spaces"]).value == pytest.approx(100)
-
-
-@pytest.mark.parametrize("wrong", [{"score": "bleu"}, {"tokenizer": "14a"}, {"tokenizer": "spm"}], ids=str)
-def test_unknown_rules_are_refused_by_key(wrong):
-    with pytest.raises(ValueError, match=rf"task\.bleu\.{next(iter(wrong))} must be one of"):
-        Bleu(**wrong)
 
 
 def test_a_vocabulary_counts_like_the_published_lists_and_knows_no_marks_of_the_text():

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
+import pydantic.dataclasses
 import torch
 from torch import Tensor, nn
 
-from ...limits import check_choice, check_counts
+from ...config import STRICT
 from .. import cache, synthetic
-from ..base import SAMPLES, Batch, Score, Splits, Task, digest, order
+from ..base import Batch, Count, Cutoff, Sample, Score, Splits, Task, digest, order
 from ..treebank import UNKNOWN, Corpus, Sentence
 from .attachment import PUNCTUATION, Attachment
 from .encoding import Encoded, Vocabulary
@@ -51,7 +52,7 @@ class Trees:
         return cls(vocabulary, nodes, *left_out, torch.from_numpy(allowed), *tensors)
 
 
-@dataclass
+@pydantic.dataclasses.dataclass(config=STRICT)
 class Parsing(Task[Trees]):
     """Arc-standard parsing with the 48 features of Chen and Manning; UAS and LAS exclude punctuation.
 
@@ -61,18 +62,19 @@ class Parsing(Task[Trees]):
 
     name: str
     corpus: Corpus
-    batch_size: int
-    cutoff: int = 1
-    sample: str = "full"
+    batch_size: Count
+    cutoff: Cutoff = 1
+    sample: Sample = "full"
     cache: str | Path | None = None
     metric: ClassVar[str] = "uas"
     unit: ClassVar[str] = "transitions"
 
     def __post_init__(self) -> None:
-        check_counts("task", batch_size=self.batch_size)
-        check_counts("task", least=0, cutoff=self.cutoff)
-        check_choice("task.sample", self.sample, SAMPLES)
-        check_choice("task.corpus.punctuation", self.corpus.punctuation, PUNCTUATION)
+        if self.corpus.punctuation not in PUNCTUATION:
+            raise ValueError(
+                f"task.corpus.punctuation must be one of {', '.join(PUNCTUATION)}, got "
+                f"{self.corpus.punctuation!r}"
+            )
         self.punctuation = PUNCTUATION[self.corpus.punctuation]
 
     def splits(self, seed: int) -> Splits[Trees]:

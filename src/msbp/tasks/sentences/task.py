@@ -6,15 +6,16 @@ Letters: B sentences of a batch, N their words, concatenated.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
+import pydantic.dataclasses
 import torch
 from torch import Tensor, nn
 
-from ...limits import check_choice, check_counts
+from ...config import STRICT
 from .. import synthetic
-from ..base import SAMPLES, Batch, Score, Splits, Task, accuracy, digest, order
+from ..base import Batch, Count, Sample, Score, Splits, Task, accuracy, digest, order
 from ..download import labelled_lines
 from ..text import load_vectors, vocabulary
 from .corpus import FOLDS, PROTOCOLS, LabelledSentences, read_corpus
@@ -39,7 +40,7 @@ class Sentences:
         return torch.cat(words), torch.from_numpy(ends), self.labels[chosen]
 
 
-@dataclass
+@pydantic.dataclasses.dataclass(config=STRICT)
 class SentenceClassification(Task[Sentences]):
     """Two classes from two files; train, dev and test by protocol.
 
@@ -48,23 +49,20 @@ class SentenceClassification(Task[Sentences]):
     """
 
     name: str
-    batch_size: int
+    batch_size: Count
     folder: str
     files: Sequence[str]
     hub: str
-    protocol: str = "cross_validation"
+    protocol: Literal["cross_validation", "fixed_split"] = "cross_validation"
     vectors: str | None = "glove_6b_100d"
-    sample: str = "full"
+    sample: Sample = "full"
     data: str | Path = "data"
     offline: bool = False
     metric: ClassVar[str] = "accuracy"
     unit: ClassVar[str] = "sentences"
 
     def __post_init__(self) -> None:
-        check_counts("task", batch_size=self.batch_size)
-        check_choice("task.sample", self.sample, SAMPLES)
-        check_choice("task.protocol", self.protocol, PROTOCOLS)
-        if len({name for name in self.files if isinstance(name, str)}) < max(2, len(self.files)):
+        if len(set(self.files)) < max(2, len(self.files)):
             raise ValueError(f"task.files must name two files or more, one a class, got {self.files!r}")
 
     def splits(self, seed: int) -> Splits[Sentences]:

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+import pydantic.dataclasses
 from torch import nn
 
-from ...limits import check_choice, check_counts
+from ...config import STRICT
 from .. import synthetic
-from ..base import SAMPLES, Batch, Score, Splits, Task, accuracy, digest, in_buckets
+from ..base import Batch, Count, Cutoff, Sample, Score, Splits, Task, accuracy, digest, in_buckets
 from ..text import load_vectors
 from ..treebank import Corpus, Sentence
 from .encoding import Encoder, Spelling, Tagged, TaggedWords, capitals, suffix
 
 TAGS = {"xpos": "tags", "upos": "upos"}
-FEATURES = ("capitals", "suffixes")
 
 
-@dataclass
+@pydantic.dataclasses.dataclass(config=STRICT)
 class Tagging(Task[Tagged]):
     """One tag a word; accuracy counts words. A tagger sees a word lower-cased, and features of its spelling.
 
@@ -34,27 +33,17 @@ class Tagging(Task[Tagged]):
 
     name: str
     corpus: Corpus
-    batch_size: int
-    tags: str = "xpos"
-    features: Sequence[str] = FEATURES
-    suffix: int = 3
-    cutoff: int = 1
-    bucket: int = 8
+    batch_size: Count
+    tags: Literal["xpos", "upos"] = "xpos"
+    features: Sequence[Literal["capitals", "suffixes"]] = ("capitals", "suffixes")
+    suffix: Count = 3
+    cutoff: Cutoff = 1
+    bucket: Count = 8
     vectors: str | None = "glove_6b_100d"
-    sample: str = "full"
+    sample: Sample = "full"
     data: str | Path = "data"
     metric: ClassVar[str] = "accuracy"
     unit: ClassVar[str] = "words"
-
-    def __post_init__(self) -> None:
-        check_counts("task", batch_size=self.batch_size, suffix=self.suffix, bucket=self.bucket)
-        check_counts("task", least=0, cutoff=self.cutoff)
-        check_choice("task.sample", self.sample, SAMPLES)
-        check_choice("task.tags", self.tags, TAGS)
-        if unknown := [feature for feature in self.features if feature not in FEATURES]:
-            raise ValueError(
-                f"task.features may list {', '.join(FEATURES)}, got {', '.join(map(repr, unknown))}"
-            )
 
     def splits(self, seed: int) -> Splits[Tagged]:
         tiny = self.sample == "tiny"
@@ -64,7 +53,7 @@ class Tagging(Task[Tagged]):
         words = {word.lower() for part in sentences.values() for s in part for word in s.words}
         vectors = None if tiny else load_vectors(self.data, self.vectors, words)
         spelling: Spelling = {"capitals": capitals, "suffixes": partial(suffix, letters=self.suffix)}
-        chosen = {feature: spelling[feature] for feature in self.features}
+        chosen = {str(feature): spelling[feature] for feature in self.features}
         encoder = Encoder(sentences, chosen, vectors, self.cutoff, seed)
         parts = {split: encoder.encode(part) for split, part in sentences.items()}
         notes = [

@@ -10,14 +10,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Protocol, Self, TypeVar
+from typing import Annotated, Protocol, Self, TypeVar
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 TIMES, MORE = 2, 10  # a translation has at most 2 * S + 10 words, S those of its source
-WIDEST = 1000  # the largest width
-STEEPEST = 5  # the largest alpha: float32 holds any length ** 5
+Width = Annotated[int, Field(ge=1, le=1000)]
+# float32 holds any length ** 5
+Alpha = Annotated[float, Field(ge=0, le=5, allow_inf_nan=False)]
 
 
 class State(Protocol):

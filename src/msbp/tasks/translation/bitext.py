@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ..download import Remote, parallel_lines, require
 
@@ -94,6 +94,7 @@ def read_texts(files: Texts) -> dict[str, ParallelText]:
     return {split: merged([read_parallel(*paths) for paths in texts]) for split, texts in files.items()}
 
 
+@runtime_checkable
 class Bitext(Protocol):
     """A parallel corpus in files."""
 

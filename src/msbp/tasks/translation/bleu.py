@@ -1,20 +1,21 @@
 """BLEU by sacreBLEU, of the corpus's own words and of plain text."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import Literal
 
+import pydantic.dataclasses
 from sacrebleu.metrics import BLEU
 
-from ...limits import check_choice
+from ...config import STRICT
 from ..base import Score
 from .vocabulary import Tokens
 
 VIEWS = ("tokenised", "detokenised")
-TOKENIZERS = ("13a", "zh", "intl", "char", "none")  # sacreBLEU's others need packages or a download
+Tokenizer = Literal["13a", "zh", "intl", "char", "none"]  # sacreBLEU's others need packages or a download
 Lines = Sequence[str]
 
 
-@dataclass(frozen=True)
+@pydantic.dataclasses.dataclass(frozen=True, config=STRICT)
 class Bleu:
     """BLEU of two views of the same translations, of which one is the score.
 
@@ -22,13 +23,9 @@ class Bleu:
     cut by sacreBLEU's tokenizer).  ignore_case: of the tokenised view.  tokenizer: of the detokenised one.
     """
 
-    score: str = "detokenised"
+    score: Literal["tokenised", "detokenised"] = "detokenised"
     ignore_case: bool = False
-    tokenizer: str = "13a"
-
-    def __post_init__(self) -> None:
-        check_choice("task.bleu.score", self.score, VIEWS)
-        check_choice("task.bleu.tokenizer", self.tokenizer, TOKENIZERS)
+    tokenizer: Tokenizer = "13a"
 
     def __call__(
         self, translations: Sequence[Sequence[str]], references: Sequence[Lines], tokens: Tokens

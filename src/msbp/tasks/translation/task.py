@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import ClassVar, cast
+from dataclasses import field, replace
+from typing import Annotated, ClassVar, Literal, cast
 
+import pydantic.dataclasses
 import torch
+from pydantic import Field
 from torch import nn
 
-from ...kinds import fits
-from ...limits import check_choice, check_counts
+from ...config import STRICT
 from .. import synthetic
-from ..base import SAMPLES, Batch, Score, Splits, Task, digest
-from .beam_search import STEEPEST, WIDEST, BeamSearch, Decoder
+from ..base import Batch, Count, Sample, Score, Splits, Task, digest
+from .beam_search import Alpha, BeamSearch, Decoder, Width
 from .bitext import Bitext, ParallelText, read_texts
 from .bleu import Bleu
 from .encoding import Pairs, Side
 from .vocabulary import BOS, EOS, PAD, SPECIAL, TOKENS, UNK, Words, count_words
 
-LOWER = ("none", "source", "both")
+Vocabulary = Annotated[int, Field(ge=10, le=2**31 - 1)]
 SOURCE_WORDS, TARGET_WORDS = (
     "source.words.txt",
     "target.words.txt",
 )  # kept with a run, to translate with it later
 
 
-@dataclass
+@pydantic.dataclasses.dataclass(config=STRICT)
 class Translation(Task[Pairs]):
     """From one language to another, sentence by sentence; the score is BLEU of a beam search.
 
@@ -43,39 +44,21 @@ class Translation(Task[Pairs]):
 
     name: str
     corpus: Bitext | None
-    batch_size: int
-    tokens: str = "spaces"
-    lower: str = "none"
-    source_words: int | None = None
-    target_words: int | None = None
-    min_count: int = 1
-    longest: int = 100
-    bucket: int = 20
-    beam: int = 10
-    dev_beam: int = 1
-    alpha: float = 1.0
+    batch_size: Count
+    tokens: Literal["spaces", "edges"] = "spaces"
+    lower: Literal["none", "source", "both"] = "none"
+    source_words: Vocabulary | None = None
+    target_words: Vocabulary | None = None
+    min_count: Count = 1
+    longest: Count = 100
+    bucket: Count = 20
+    beam: Width = 10
+    dev_beam: Width = 1
+    alpha: Alpha = 1.0
     bleu: Bleu = field(default_factory=Bleu)
-    sample: str = "full"
+    sample: Sample = "full"
     metric: ClassVar[str] = "bleu"
     unit: ClassVar[str] = "tokens"
-
-    def __post_init__(self) -> None:
-        counts = ("batch_size", "min_count", "longest", "bucket", "beam", "dev_beam")
-        check_counts("task", **{key: getattr(self, key) for key in counts})
-        for key in ("source_words", "target_words"):
-            value = getattr(self, key)
-            if value is not None and (not isinstance(value, int) or value < 10):
-                raise ValueError(f"task.{key} must be a whole number of at least 10, or null, got {value!r}")
-        for key, known in (("sample", SAMPLES), ("tokens", TOKENS), ("lower", LOWER)):
-            check_choice(f"task.{key}", getattr(self, key), known)
-        for key in ("beam", "dev_beam"):
-            if getattr(self, key) > WIDEST:
-                raise ValueError(f"task.{key} must be at most {WIDEST}, got {getattr(self, key)}")
-        if not (fits(self.alpha, float) and 0 <= self.alpha <= STEEPEST):
-            raise ValueError(
-                f"task.alpha must be a number in [0, {STEEPEST}], got {self.alpha!r}; 0 does not look at the "
-                "length"
-            )
 
     def splits(self, seed: int) -> Splits[Pairs]:
         texts, data = self.read()

@@ -10,8 +10,8 @@ from typing import Any
 from omegaconf import OmegaConf
 from torch import nn
 
-from ...checkpoint import read, unpacked, whole
-from ...parts import build
+from ...config import build
+from ...training.checkpoint import read, unpacked, whole
 from .stored import trusted
 from .task import SOURCE_WORDS, TARGET_WORDS, Translation
 from .vocabulary import Words

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from .atomic import written_whole
-from .record import different, signature
-from .sparse import memories
+from ..files import written_whole
+from ..record import different, signature
+from ..sparse import memories
 
 FORMAT = 1
 

@@ -10,8 +10,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 from rich.console import Console
 
-from msbp import progress
-from msbp.progress import Progress, Screen, ToConsole, job
+from msbp.training import progress
+from msbp.training.progress import Progress, Screen, ToConsole, job
 
 SECONDS = {"bp_s": 1.25, "total_s": 3.5}
 ROW = {"epoch": 1, "labels": 7000, "loss": 0.25, "dev": 97.5, **SECONDS}

@@ -4,7 +4,7 @@ import re
 import pytest
 import torch
 
-from msbp import machine
+from msbp.training import machine
 
 CPU = torch.device("cpu")
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from msbp.checkpoint import Checkpoint, capture, drop_finished, restore, save_weights
 from msbp.methods import FullBackprop, SparseBackprop
 from msbp.models.mlp import MLP
 from msbp.optim import Adam
+from msbp.training.checkpoint import Checkpoint, capture, drop_finished, restore, save_weights
 
 SETTINGS = {"seed": 0, "method": {"name": "msbp", "r": 0.04, "gamma": 0.8}, "model": {"hidden": 8}}
 STATE = {"state": {"step": 3}, "model": {"w": torch.arange(1000.0)}}

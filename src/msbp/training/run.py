@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..record import HYPOTHESES
 from .checkpoint import capture, restore
 from .clock import Clock
-from .record import HYPOTHESES
 
 WARM_UP = 5  # steps
 OWN = 0.9  # of the time in phases: less processor time than that, and something else was running

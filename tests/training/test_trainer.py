@@ -2,22 +2,23 @@
 
 import copy
 import math
+import signal
 from functools import partial
 from itertools import count
 
 import pytest
 import torch
 
-from msbp.checkpoint import Checkpoint
-from msbp.clock import Clock
 from msbp.methods import FullBackprop, SparseBackprop
 from msbp.models.mlp import MLP
 from msbp.optim import SGD, Adam, clip_grad_norm_, clip_grad_value_
-from msbp.run import Run, labels
 from msbp.tasks.base import Score, Splits
 from msbp.tasks.mnist import Mnist
 from msbp.tasks.synthetic import images
-from msbp.trainer import Trainer
+from msbp.training.checkpoint import Checkpoint
+from msbp.training.clock import Clock
+from msbp.training.run import Run, labels
+from msbp.training.trainer import Trainer, stop_between_steps
 
 METHODS = {
     "baseline": FullBackprop(),
@@ -121,7 +122,7 @@ def test_a_run_that_goes_on_says_from_where(tmp_path, caplog):
     trained(new_run(METHODS["sbp"]), checkpoint, epochs=1)
     with caplog.at_level("INFO"):
         trained(new_run(METHODS["sbp"]), checkpoint, epochs=2)
-    assert "going on after step 5, in epoch 2" in caplog.text
+    assert "resuming after step 5, in epoch 2" in caplog.text
 
 
 @pytest.mark.parametrize("save_every", [None, 1, 4])
@@ -268,7 +269,7 @@ def interrupted(tmp_path_factory):
     "wrong", [{"epochs": 0}, {"epochs": 1.5}, {"epochs": True}, {"threads": 0}, {"save_every": 0}]
 )
 def test_counts_below_one_are_refused(wrong):
-    with pytest.raises(ValueError, match=f"trainer.{next(iter(wrong))} must be a whole number of at least 1"):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
         Trainer(**{"epochs": 1} | wrong)
 
 
@@ -283,3 +284,40 @@ def test_labels_are_counted_without_padding(tmp_path):
     assert labels((torch.zeros(3, 5), torch.tensor([0, 1, 0]))) == 3
     assert labels((torch.tensor([[7, 3, 0], [3, 0, 0]]),)) == 3
     assert trained(new_run(METHODS["baseline"]), at(tmp_path)).state.labels == 3 * 90
+
+
+BOTH = (signal.SIGINT, signal.SIGTERM)
+
+
+@pytest.fixture
+def handlers():
+    """As a terminal sets them, whatever started the tests."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in BOTH}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("first", BOTH)
+@pytest.mark.parametrize("second", BOTH)
+def test_the_first_signal_stops_between_steps_and_the_second_at_once(handlers, first, second):
+    with pytest.raises(KeyboardInterrupt), stop_between_steps() as stop:
+        assert not stop.is_set()
+        signal.raise_signal(first)
+        assert stop.is_set()
+        signal.raise_signal(second)
+        pytest.fail("the second one did not interrupt")
+
+
+@pytest.mark.parametrize("ignored", BOTH)
+def test_a_signal_that_was_ignored_stays_so(handlers, ignored):
+    signal.signal(ignored, signal.SIG_IGN)
+    other = next(number for number in BOTH if number != ignored)
+    with stop_between_steps() as stop:
+        signal.raise_signal(ignored)
+        assert not stop.is_set()
+        signal.raise_signal(other)
+        signal.raise_signal(ignored)
+        assert stop.is_set()
+    assert signal.getsignal(ignored) == signal.SIG_IGN
+    assert signal.getsignal(other) == signal.default_int_handler

@@ -6,7 +6,8 @@ import hydra
 import pytest
 from hydra.core.hydra_config import HydraConfig
 
-from msbp.launch import CONF, check_keys, compose, explain, folder, report_command, start
+from msbp.cli import explain, report_command, start
+from msbp.config import CONF, compose, folder
 from msbp.record import signature
 
 
@@ -52,22 +53,6 @@ def test_the_flag_for_sweeps_may_stand_anywhere(command_line, tmp_path):
     assert seeds == [0, 1, 2]
 
 
-@pytest.mark.parametrize(
-    ("config", "words", "told"),
-    [
-        ("train", ["+gamma=0.2"], r"there is no key gamma; was .*method\.gamma meant\?"),
-        ("train", ["++epochs=3"], r"there is no key epochs; was trainer\.epochs meant\?"),
-        ("train", ["+foo=1"], r"there is no key foo; want figure, force, .*, trainer"),
-        ("report", ["+claim=overhead"], "there is no key claim; want figure, "),
-    ],
-)
-def test_a_key_that_nothing_reads_is_refused(config, words, told):
-    groups = ("task", "model", "method", "paper", "table", "figure")
-    check_keys(compose(config=config), config, groups)
-    with pytest.raises(ValueError, match=told):
-        check_keys(compose(words, config), config, groups)
-
-
 def test_a_key_that_hydra_does_not_know_is_not_proposed_to_be_added(command_line, tmp_path):
     main = main_that(lambda cfg: None, tmp_path)
     code, said = command_line(main, "gamma=0.2", f"paths.outputs={tmp_path}")
@@ -98,7 +83,7 @@ def test_an_unforeseen_error_is_told_with_its_place_and_all_of_it_on_demand(comm
 
     code, said = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
     assert code == 1 and "error: TypeError: folder() missing" in said and "Traceback" not in said
-    assert "/src/msbp/launch.py, line" in said and "HYDRA_FULL_ERROR=1 shows" in said
+    assert "/src/msbp/cli.py, line" in said and "HYDRA_FULL_ERROR=1 shows" in said
     with pytest.raises(TypeError):
         command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}", full="1")
 
@@ -136,16 +121,6 @@ def test_an_interrupt_has_the_exit_code_of_one(command_line, tmp_path, words):
 def test_the_report_on_a_folder_of_ones_own_is_quoted_for_shell_and_hydra():
     assert report_command(compose().paths.outputs) == "python -m src.report"
     assert report_command("/r=0.04, γ") == "python -m src.report 'paths.outputs=\"/r=0.04, γ\"'"
-
-
-def test_data_come_from_the_environment_unless_it_is_empty(monkeypatch):
-    monkeypatch.delenv("MSBP_DATA_DIR", raising=False)
-    own = compose().paths.data
-    monkeypatch.setenv("MSBP_DATA_DIR", "/corpora")
-    assert compose().paths.data == "/corpora" and compose().paths.ptb == "/corpora/ptb"
-    assert compose(["paths.data=here"]).paths.data == "here"
-    monkeypatch.setenv("MSBP_DATA_DIR", "")
-    assert compose().paths.data == own
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

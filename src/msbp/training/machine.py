@@ -1,5 +1,6 @@
 """The machine a run has: what it is, and how it is set up so that times and results repeat."""
 
+import ctypes
 import hashlib
 import os
 import platform
@@ -13,10 +14,8 @@ from typing import Any
 import numba
 import torch
 
-from .allocator import keep_freed_memory
-from .limits import check_choice
-
 DEVICES = ("cpu", "cuda", "auto")
+M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # malloc.h
 
 
 def cores() -> int:
@@ -26,7 +25,8 @@ def cores() -> int:
 
 def device_of(name: str, key: str = "trainer.device") -> torch.device:
     """The device that the key's value names; ValueError if it is not there."""
-    check_choice(key, name, DEVICES)
+    if name not in DEVICES:
+        raise ValueError(f"{key} must be one of {', '.join(DEVICES)}, got {name!r}")
     there = torch.cuda.is_available()
     if name == "cuda" and not there:
         raise ValueError(f"{key}=cuda, but torch sees no CUDA device; use {key}=cpu or auto")
@@ -58,6 +58,15 @@ def check_threads(threads: Any, key: str = "threads") -> None:
         raise ValueError(f"{key} must be a whole number of at least 1, got {threads!r}")
     if threads > cores():
         raise ValueError(f"{key}={threads}, but this process may use {cores()} cores")
+
+
+def keep_freed_memory(top_pad: int = 64 << 20) -> bool:
+    """Have glibc keep freed memory, which it would map anew each step; False where it has no mallopt."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return False
+    return all([mallopt(M_MMAP_MAX, 0), mallopt(M_TRIM_THRESHOLD, -1), mallopt(M_TOP_PAD, top_pad)])
 
 
 def waiting_for(device: torch.device) -> Callable[[], None]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from msbp import locks
+from msbp.training import locks
 
 
 def test_a_run_alone_is_alone(tmp_path):

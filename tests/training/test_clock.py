@@ -1,6 +1,6 @@
 import pytest
 
-from msbp.clock import PHASES, Clock
+from msbp.training.clock import PHASES, Clock
 
 
 class Time:

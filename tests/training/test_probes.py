@@ -6,20 +6,20 @@ from itertools import count
 import pytest
 import torch
 
-from msbp.analysis.angle import Angle, angle, estimation_angles
-from msbp.checkpoint import Checkpoint
-from msbp.clock import Clock
-from msbp.launch import compose
+from msbp.config import compose
 from msbp.methods import FullBackprop, SparseBackprop
 from msbp.models.mlp import MLP
 from msbp.optim import Adam
 from msbp.record import signature
-from msbp.run import Run
 from msbp.sparse import memories
 from msbp.tasks.base import Splits
 from msbp.tasks.mnist import Mnist
 from msbp.tasks.synthetic import images
-from msbp.trainer import Trainer
+from msbp.training.checkpoint import Checkpoint
+from msbp.training.clock import Clock
+from msbp.training.probes import Angle, angle, estimation_angles
+from msbp.training.run import Run
+from msbp.training.trainer import Trainer
 
 SBP, MSBP = SparseBackprop(0.1, 0.0, name="sbp"), SparseBackprop(0.1, 0.8)
 LAYERS = {"net.0", "net.3", "net.6", "hidden", "total"}
@@ -125,5 +125,5 @@ def test_the_exact_gradient_of_the_output_layer_makes_the_total_smaller_than_tha
 
 @pytest.mark.parametrize("every", [0, 1.5, True])
 def test_every_so_many_epochs_is_a_whole_number(every):
-    with pytest.raises(ValueError, match=r"trainer.watch.every must be a whole number"):
-        Angle(every)
+    with pytest.raises(ValueError, match="every"):
+        Angle(every=every)
