@@ -20,7 +20,7 @@ State = dict[str, Any]
 
 
 class FusedOptimizer(torch.optim.Optimizer):
-    """Row-sparse gradients are taken as they are; parameters that no kernel supports go through plain torch."""
+    """Row-sparse gradients are taken as they are; unsupported parameters go through plain torch."""
 
     only: ClassVar[dict[str, Any]] = {}  # options of torch's own optimizer, and the one value supported here
 
@@ -163,7 +163,7 @@ class FusedOptimizer(torch.optim.Optimizer):
         return state
 
     def _last_step(self, state: State, n: int) -> int:
-        """Return the address of the step that each row's state belongs to, or 0 where rows are never behind."""
+        """Return the address of the step that each row's state belongs to, or 0 for none."""
         return 0
 
     def _to_dense(self, state: State, group: Group) -> None:
@@ -186,6 +186,6 @@ def mismatch(name: str, got: torch.Size, wanted: torch.Size) -> RuntimeError:
     """Return the error for a tensor of a shape that does not fit the parameter's."""
     return RuntimeError(
         f"a parameter of shape {tuple(wanted)} has a {name} of shape {tuple(got)}: where a parameter is "
-        "replaced or resized, zero its gradient and resize its whole state alike (after optimizer.settle()), or "
-        "give it a new optimizer"
+        "replaced or resized, zero its gradient and resize its whole state alike (after optimizer.settle()), "
+        "or give it a new optimizer"
     )

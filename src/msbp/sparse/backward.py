@@ -1,4 +1,4 @@
-"""backward: loss.backward() at less cost, round the autograd engine where a loss comes straight from a chain."""
+"""backward: loss.backward() without the autograd engine, where a loss comes straight from a chain."""
 
 from typing import Any
 

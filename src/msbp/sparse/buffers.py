@@ -1,7 +1,7 @@
 """Memory that kernels work on: made by `empty` and `zeros`, and checked by `address` where it is used.
 
-A kernel gets addresses, and trusts none that was not checked at the time of the call: parameters, memories and
-optimizer states may be replaced, cast, moved or reshaped by anybody between two calls.
+A kernel gets addresses, and trusts none that was not checked at the time of the call: parameters, memories
+and optimizer states may be replaced, cast, moved or reshaped by anybody between two calls.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from .torch_compat import SGEMM, saved_tensors_have_hooks
 CPU = torch.device("cpu")
 STRIDED = torch.strided
 PLAIN = (Tensor, nn.Parameter)
-# Tensors made from these take half as long as with dtype= and device=, and depend as little on torch's defaults.
+# new_empty of these takes half as long as torch.empty(dtype=, device=), and ignores torch's defaults, too.
 TEMPLATES = {
     dtype: torch.empty(0, dtype=dtype, device=CPU)
     for dtype in (torch.float32, torch.int32, torch.int64, torch.uint8)
@@ -62,8 +62,8 @@ def address(
         if pointer or not tensor.numel():  # zeros that torch has not materialized have no address
             return pointer
     raise RuntimeError(
-        f"{name}{'' if of is None else f' of {of}'} must be a contiguous {dtype} tensor of shape {tuple(shape)} "
-        f"on the CPU, got {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device} "
+        f"{name}{'' if of is None else f' of {of}'} must be a contiguous {dtype} tensor of shape "
+        f"{tuple(shape)} on the CPU, got {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device} "
         f"({type(tensor).__name__}): where weights are replaced, resized or cast, give the new ones a new "
         "optimizer and convert the model anew"
     )

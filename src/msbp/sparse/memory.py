@@ -37,11 +37,11 @@ class GradientMemory(nn.Module, ABC):
         m: Any = self._buffers["m"]  # nn.Module's own access takes a microsecond
         if m.shape[-1] != width:
             raise RuntimeError(
-                f"the gradient memory has width {m.shape[-1]}, and the layer has {width} outputs by now: convert "
-                "a model after its layers are resized, or give the layer a new `memory`"
+                f"the gradient memory has width {m.shape[-1]}, and the layer has {width} outputs by now: "
+                "convert a model after its layers are resized, or give the layer a new `memory`"
             )
         if m.dtype is not tensor.dtype or m.device != tensor.device:
-            like = {"device": tensor.device, "dtype": tensor.dtype}
+            like: Any = {"device": tensor.device, "dtype": tensor.dtype}
             self.m = m = torch.zeros(m.shape, **like) if m.is_meta else m.to(**like)
         return m
 

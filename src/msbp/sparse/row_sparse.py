@@ -1,4 +1,4 @@
-"""RowSparseGradient: a weight's gradient as the rows that the backward pass formed, a tensor to everybody else.
+"""RowSparseGradient: a weight's gradient as the rows that the backward pass formed.
 
 Letters: n rows and i columns of the weight, u rows that have a gradient.
 """
@@ -41,10 +41,10 @@ class Parts:
 class RowSparseGradient(Tensor):
     """∂ℓ/∂W (n, i) of which only some rows are stored; all others are zero.
 
-    `parts()` gives the indices (u, int64, distinct) and the rows (u, i) to an optimizer that takes them as they
-    are. Any operation that needs the values turns the gradient into a dense tensor, once, so that torch's
-    optimizers, hooks, clipping, scaling, communication and serialization see an ordinary gradient. The sum of
-    two of them has the union of their rows.
+    `parts()` gives the indices (u, int64, distinct) and the rows (u, i) to an optimizer that takes them as
+    they are. Any operation that needs the values turns the gradient into a dense tensor, once, so that
+    torch's optimizers, hooks, clipping, scaling, communication and serialization see an ordinary gradient.
+    The sum of two of them has the union of their rows.
     """
 
     _parts: Parts
@@ -59,7 +59,7 @@ class RowSparseGradient(Tensor):
     def _wrap(
         cls, shape: Sequence[int], dtype: torch.dtype, device: torch.device, parts: Parts
     ) -> "RowSparseGradient":
-        self = Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=device)  # type: ignore[attr-defined]
+        self = Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=device)
         self._parts = parts
         return self
 
@@ -123,7 +123,7 @@ class RowSparseGradient(Tensor):
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.to_dense().__reduce_ex__(protocol)
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
         parts = self.parts()
         held = "dense" if parts is None else f"{len(parts[0])} rows"
         return f"RowSparseGradient(shape={tuple(self.shape)}, {held}, dtype={self.dtype})"

@@ -1,5 +1,5 @@
-"""Names of torch that are not part of its public interface, each with the reason and a fallback, and the classes
-that keep converted layers right under torch's compilers and tracers.
+"""Names of torch that are not public, each with its reason and a fallback; and a base class that keeps converted
+layers right under torch's compilers and tracers.
 """
 
 import ctypes
@@ -59,7 +59,7 @@ def saved_tensors_have_hooks() -> bool:
 
 
 def sgemm_address() -> int:
-    """Return the address of BLAS's sgemm, or 0: torch's own, which obeys torch.set_num_threads, else scipy's."""
+    """Return the address of sgemm, or 0: torch's own, which obeys set_num_threads, else scipy's."""
     for library in sorted((Path(torch.__file__).parent / "lib").glob("libtorch_cpu.*")):
         try:
             return ctypes.cast(ctypes.CDLL(str(library)).sgemm_, ctypes.c_void_p).value or 0

@@ -46,9 +46,9 @@ def gather(ids, tokens, table, x, count, V, E):
 
     Return False if an id is not in the table.
     """
-    I, T, W, X = longs(ids, count), ints(tokens, count), floats(table, (V, E)), floats(x, (count, E))
+    ID, T, W, X = longs(ids, count), ints(tokens, count), floats(table, (V, E)), floats(x, (count, E))
     for at in range(count):
-        token = I[at]
+        token = ID[at]
         if token < 0 or token >= V:
             return False
         T[at] = token

@@ -17,7 +17,7 @@ _WHOLE = (
     "grad_x",                        # (B, i) where ∂ℓ/∂x is wanted as a matrix, or 0
     "grad_weight", "grad_bias",      # where a dense gradient goes, or 0
     "values", "columns",             # (B, k) of a sparse stage
-    "starts", "examples", "weights", # the same entries by column, see rows.by_column; starts is 0 if not needed
+    "starts", "examples", "weights", # the same by column, see rows.by_column; starts is 0 if not needed
     "touched", "indices", "rows",    # u rows of ∂ℓ/∂W that are not zero: their indices (u) and values (u, i)
     "memory", "memory_next",         # (slots, n) and what follows it, (1, n) or (B, n)
     "inputs", "outputs", "k",        # i, n, and k, or 0 for a dense stage

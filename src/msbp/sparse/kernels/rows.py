@@ -83,14 +83,14 @@ def panel_width(B, i):
 @kernel
 def form_rows(starts, examples, weights, n, x, B, i, indices, rows):
     """Fill the rows (u, i) of gᵀx that are not zero, and their indices (u), from the entries by column."""
-    S, I, u = ints(starts, n + 2), longs(indices, n), 0
+    S, found, u = ints(starts, n + 2), longs(indices, n), 0
     for j in range(n):
         if S[j + 1] > S[j]:
-            I[u] = j
+            found[u] = j
             u += 1
     step = panel_width(B, i)
     for begin in range(0, i, step):
         width = min(step, i - begin)
         for q in range(u):
-            j, out = I[q], rows + (q * i + begin) * BYTES
+            j, out = found[q], rows + (q * i + begin) * BYTES
             weighted_columns(out, x + begin * BYTES, width, i, examples, weights, S[j], S[j + 1])

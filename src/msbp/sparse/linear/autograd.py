@@ -23,17 +23,19 @@ SECOND_TIME = (
 
 
 class StageRun:
-    """Stages that follow one another, as one autograd node; with an embedding, the input is looked up in it."""
+    """Consecutive stages as one autograd node; with an embedding, the input is looked up in it."""
 
     def __init__(self, stages: tuple[Stage, ...], embedding: nn.Embedding | None = None):
         self.stages, self.embedding = stages, embedding
-        self.owners = [(stage.linear, name) for stage in stages for name in ("weight", "bias")]
+        self.owners: list[tuple[nn.Module, str]] = [
+            (stage.linear, name) for stage in stages for name in ("weight", "bias")
+        ]
         if embedding is not None:
             self.owners.append((embedding, "weight"))
         self.pools: dict[tuple[Any, ...], list[Workspace]] = {}
 
     def parameters(self) -> Parameters:
-        """Return a weight and a bias, or None, for each stage; then the embedding's table, if there is one."""
+        """Return a weight and a bias, or None, per stage; then the embedding's table, if there is one."""
         try:
             return [layer._parameters[name] for layer, name in self.owners]
         except KeyError:  # pruned and parametrized ones are no parameters of their layer
@@ -73,7 +75,7 @@ class StageRun:
         return None if passing is None else Pass.apply(self, passing, tokens, *parameters)
 
     def prepare(self, x: Tensor, parameters: Parameters) -> "Passing | None":
-        """Return a workspace for a batch, with checked addresses, or None if it has to go through plain torch."""
+        """Return a workspace and checked addresses, or None if a batch has to go through plain torch."""
         B, width = x.shape
         if not B or not kernels_allowed():
             return None
@@ -124,7 +126,7 @@ class Passing:
     def backward(
         self, grad: Tensor, out: Tensor | None, weights: list[Tensor], needs: tuple[bool, ...], needs_x: bool
     ) -> tuple[Tensor | None, list[Tensor | None]]:
-        """Return ∂ℓ/∂x and the parameters' gradients; RuntimeError if x or a weight is not the same as before."""
+        """Return ∂ℓ/∂x and the parameters' gradients; RuntimeError if x or a weight has changed."""
         x, workspace = self.x, self.workspace
         if x._version != self.version:
             raise RuntimeError(
@@ -138,8 +140,8 @@ class Passing:
 
 
 class Pass(torch.autograd.Function):
-    """The node. By kernel, the first saved tensor is an empty one that carries the Passing, so that torch's own
-    rules decide how long it lasts."""
+    """The node. By kernel, the first saved tensor is an empty one that carries the Passing, so that torch's
+    own rules decide how long it lasts."""
 
     @staticmethod
     def forward(
@@ -167,6 +169,7 @@ class Pass(torch.autograd.Function):
                 "the sparse backward pass has no second derivative: leave out create_graph=True"
             )
         grad, (needs_x, *needs) = plain(grads[0]), ctx.needs_input_grad[2:]
+        grad_x: Tensor | None
         if not ctx.by_kernel:
             count = len(ctx.run.stages)
             tensors = ctx.saved_tensors

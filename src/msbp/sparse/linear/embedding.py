@@ -73,7 +73,7 @@ def gradient_of_table(tokens: Tensor, rows: Tensor, V: int, padding: int | None)
 
 
 class Lookup:
-    """An embedding in front of a chain, for up to `capacity` examples; x (B, F E) is the first stage's input."""
+    """An embedding in front of a chain, for up to `capacity` examples; x (B, F E) is the chain's input."""
 
     def __init__(self, V: int, E: int, padding: int | None, inputs: int, n: int, capacity: int):
         self.V, self.E, self.padding, self.n = V, E, padding, n

@@ -1,4 +1,4 @@
-"""cross_entropy: torch's mean cross entropy, with its gradient known after one pass over the logits of a chain.
+"""cross_entropy: torch's mean cross entropy, computed with its gradient in one pass over the logits.
 
 Letters: B batch, C classes.
 """
@@ -23,7 +23,7 @@ class NotAClass(Exception):
 
 @eager
 def cross_entropy(logits: Tensor, target: Tensor, allowed: Tensor | None = None, **choices: Any) -> Tensor:
-    """Return the mean cross entropy of logits (B, C) and class indices (B), as torch.nn.functional.cross_entropy.
+    """Return the mean cross entropy of logits (B, C) and class indices (B), as torch's own.
 
     allowed (B, C) bool: classes outside it have no share in the softmax. choices: weight, ignore_index,
     reduction and label_smoothing, with which it is torch's function. If the logits come straight from a

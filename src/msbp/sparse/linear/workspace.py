@@ -95,7 +95,7 @@ class StageBuffers:
 
 
 class Workspace:
-    """Buffers for batches of up to `capacity` rows, between a forward pass and its backward pass in use by it."""
+    """Buffers for batches of up to `capacity` rows, in use from a forward pass to its backward pass."""
 
     def __init__(
         self, stages: tuple[Stage, ...], sizes: Sequence[tuple[int, int]], capacity: int, embedding: Any
@@ -104,7 +104,8 @@ class Workspace:
         self.table = table = np.zeros(len(stages), layout.STAGE)
         self.address = table.ctypes.data
         self.column = {name: table[name] for name in layout.STAGE.names or ()}
-        self.words = memoryview(table).cast("B").cast("q")  # the fastest way to write single numbers
+        content: Any = table.view(np.uint8)
+        self.words = memoryview(content).cast("q")  # the fastest way to write single numbers
         self.parts: list[StageBuffers] = []
         for depth, (stage, (n, i)) in enumerate(zip(stages, sizes, strict=True)):
             below = self.parts[-1] if self.parts else None
@@ -159,10 +160,11 @@ class Workspace:
     ) -> tuple[Tensor | None, list[Tensor | None]]:
         """Return ∂ℓ/∂x, and the gradients of a weight and a bias per stage and of the embedding's table.
 
-        None where none is needed. The weight of a sparse stage gets a RowSparseGradient. A gradient that is not
-        finite goes through whole, as torch would propagate it, and memories stay as they were.
+        None where none is needed. The weight of a sparse stage gets a RowSparseGradient. A gradient that is
+        not finite goes through whole, as torch would propagate it, and memories stay as they were.
         """
-        words, B, gradients = self.words, x.shape[0], [None] * len(needs)  # type: list[Tensor | None]
+        words, B = self.words, x.shape[0]
+        gradients: list[Tensor | None] = [None] * len(needs)
         top = address(grad, (B, self.width), "the gradient of a chain's output")
         for depth, part in enumerate(self.parts):
             base, at, pointer = depth * WORDS, 2 * depth, 0
@@ -210,10 +212,12 @@ class Workspace:
         needs_x: bool,
     ) -> tuple[Tensor | None, list[Tensor | None]]:
         """Return the gradients as torch would form them, without selection or memory."""
-        B, z, saved = len(x), x if self.lookup is None else self.lookup.x[: len(x)], []
+        B, saved = len(x), []
+        z: Any = x if self.lookup is None else self.lookup.x[:B]
         for depth, part in enumerate(self.parts):
             slope = None if part.slope is None else part.slope[:B]
-            inputs, z = z, out if part is self.parts[-1] else self.parts[depth + 1].z[:B]
+            inputs = z
+            z = out if part is self.parts[-1] else self.parts[depth + 1].z[:B]
             if part.stage.activation is RELU and z is not None:
                 slope = (~(z <= 0)).to(z.dtype) * keep_scale(float(self.table[depth]["p"]))
             saved.append(SavedStage(inputs, slope))

@@ -128,7 +128,8 @@ class SparseLSTM(FusedLSTM):
     """
 
     own_state = (
-        "name", "k", "gamma", "groups", "carries", "sparsifier", "listable", "dense_bias", "enabled", "memory",
+        "name", "k", "gamma", "groups", "carries", "sparsifier", "listable", "dense_bias",
+        "enabled", "memory",
     )  # fmt: skip
     name: str
     k: int
