@@ -24,7 +24,11 @@ class FusedOptimizer(torch.optim.Optimizer):
 
     only: ClassVar[dict[str, Any]] = {}  # options of torch's own optimizer, and the one value supported here
 
-    def __init__(self, params: Iterable, defaults: dict[str, Any]):
+    def __init__(self, params: Iterable, defaults: dict[str, Any], options: dict[str, Any]):
+        unknown = [name for name in options if name not in self.only]
+        if unknown:
+            raise TypeError(f"{type(self).__name__} got an unexpected keyword argument {unknown[0]!r}")
+        self._check(options)
         super().__init__(params, defaults | self.only)
 
     @eager
@@ -145,7 +149,7 @@ class FusedOptimizer(torch.optim.Optimizer):
             gradient = gradient.to_dense()
         if not supports(gradient):
             return None
-        self._to_dense(state, group)
+        self._to_dense(p, state, group)
         return *addresses, gradient.data_ptr(), 0, 0, 0, 1, p.numel(), 0, step
 
     def _update_in_torch(self, p: Tensor, gradient: Tensor, state: State, group: Group) -> None:
@@ -153,7 +157,7 @@ class FusedOptimizer(torch.optim.Optimizer):
             gradient = gradient.to_dense()
         if gradient.layout is not torch.strided:
             raise RuntimeError(f"{type(self).__name__} takes no sparse tensors as gradients")
-        self._to_dense(state, group)
+        self._to_dense(p, state, group)
         self._update(p, gradient, state, group)
 
     def _begin(self, p: Tensor, moments: tuple[str, ...]) -> State:
@@ -166,7 +170,7 @@ class FusedOptimizer(torch.optim.Optimizer):
         """Return the address of the step that each row's state belongs to, or 0 for none."""
         return 0
 
-    def _to_dense(self, state: State, group: Group) -> None:
+    def _to_dense(self, p: Tensor, state: State, group: Group) -> None:
         """Bring rows that are behind up to the present step, for a dense update."""
 
     @abstractmethod

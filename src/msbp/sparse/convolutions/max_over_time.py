@@ -59,6 +59,12 @@ class FusedMaxOverTime(Converted, MaxOverTime):
 
     @eager_forward
     def forward(self, x: Tensor, index: Tensor, offsets: Tensor) -> Tensor:
+        maps, window = self.bias.shape[0], self.kernel_size[0]
+        if self.weight.shape != (maps, 1, window, x.shape[1]):
+            raise RuntimeError(
+                f"weight of a MaxOverTime with window {window} and a bias of {maps} must have shape "
+                f"{(maps, 1, window, x.shape[1])} for this x, got {tuple(self.weight.shape)}"
+            )
         if torch.is_autocast_enabled(x.device.type):
             with torch.autocast(x.device.type, enabled=False):  # a selection needs the parameters' precision
                 return self(x.to(self.weight.dtype), index, offsets)
