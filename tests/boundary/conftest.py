@@ -1,4 +1,4 @@
-"""Every test at the boundary starts from the same seed and leaves torch's generator and defaults as they were."""
+"""Every test starts from the same seed and leaves torch's generator and defaults as they were."""
 
 from collections.abc import Iterator
 

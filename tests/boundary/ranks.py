@@ -1,6 +1,6 @@
 """One of two processes that train every kind of network under DistributedDataParallel, as a program.
 
-`python -m tests.boundary.ranks FOLDER RANK` writes to FOLDER/RANK.pt, by case, this rank's averaged gradients,
+`python -m tests.boundary.ranks FOLDER RANK` writes to FOLDER/RANK.pt, by case, the averaged gradients,
 those that it expects, and the weights after two steps.
 """
 

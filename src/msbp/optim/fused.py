@@ -189,7 +189,7 @@ class FusedOptimizer(torch.optim.Optimizer):
 def mismatch(name: str, got: torch.Size, wanted: torch.Size) -> RuntimeError:
     """Return the error for a tensor of a shape that does not fit the parameter's."""
     return RuntimeError(
-        f"a parameter of shape {tuple(wanted)} has a {name} of shape {tuple(got)}: where a parameter is "
+        f"{name} of a parameter has shape {tuple(got)} and must have {tuple(wanted)}: where a parameter is "
         "replaced or resized, zero its gradient and resize its whole state alike (after optimizer.settle()), "
         "or give it a new optimizer"
     )

@@ -92,6 +92,8 @@ class SparseMaxOverTime(SparseConvolution, FusedMaxOverTime):
         self, gradient: Tensor, start: Tensor, offsets: Tensor
     ) -> tuple[Entries, Tensor | None] | None:
         """Return the estimated gradient g as entries and the memory after it, None if g is not finite."""
+        if self.memory is not None:
+            self.memory.on(gradient, gradient.shape[1])
         positions = int(offsets.diff().max()) - self.kernel_size[0] + 1
         if self.keeps_all(positions):
             return one_a_map(gradient, start), None
