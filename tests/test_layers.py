@@ -12,13 +12,11 @@ SPARSE = [path for path in LIBRARY if "sparse" in path.parts]
 FOLDERS = {path.parent.name for path in SPARSE} - {"sparse"}
 ENTRY_POINTS = sorted(path for path in SRC.glob("*.py") if path.stem != "__init__")
 MAY = {  # part of the project -> parts that it may import, besides itself
-    "files": {"kinds"}, "config": {"files"}, "cli": {"config"}, "sparse": set(),
-    "kinds": set(), "limits": set(),
-    "optim": {"sparse"}, "models": {"limits", "sparse"}, "methods": {"sparse"}, "record": {"files"},
-    "decoding": set(), "tasks": {"files", "decoding", "kinds", "limits"},
-    "trained": {"config", "training", "tasks"},
+    "files": {"kinds"}, "config": {"files"}, "cli": {"config"}, "sparse": set(), "kinds": set(),
+    "optim": {"sparse"}, "models": {"sparse"}, "methods": {"sparse"}, "record": {"files"},
+    "tasks": {"config", "files", "models", "training"},
     "training": {"config", "files", "methods", "record", "sparse", "tasks"},
-    "analysis": {"files", "limits", "record", "sparse", "training"},
+    "analysis": {"files", "record", "sparse", "training"},
     "__init__": set(),
     "jobs": {"config", "files"},
     "bench": {"config", "kinds", "methods", "models", "sparse", "tasks", "training"},
@@ -77,8 +75,14 @@ def test_analysis_needs_no_torch(path):
     assert path.stem in WITH_TORCH or not heavy
 
 
+@pytest.mark.parametrize("path", sorted((SRC / "msbp/tasks").rglob("*.py")), ids=str)
+def test_only_a_translator_knows_models_and_checkpoints(path):
+    known = {part(name) for name in imported(path)} & {"models", "training"}
+    assert path.stem in {"translator", "stored"} or not known
+
+
 def test_network_access_is_in_one_module():
-    reach = {"urllib", "http", "socket", "requests", "ftplib"}
+    reach = {"urllib", "http", "socket", "requests", "ftplib", "pooch"}
     users = {path.stem for path in LIBRARY if reach & {name.split(".")[0] for name in imported(path)}}
     assert users <= {"download"}
 

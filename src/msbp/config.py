@@ -223,7 +223,9 @@ def _description(annotation: Any) -> str:
 
 def check_keys(cfg: DictConfig, config: str, groups: Collection[str] = ()) -> None:
     """Raise ValueError for a key that neither conf/CONFIG.yaml nor a group adds: nothing would read it."""
-    known = {*map(str, OmegaConf.load(f"{CONF}/{config}.yaml")), *groups} - {"defaults", "hydra"}
+    file = OmegaConf.load(f"{CONF}/{config}.yaml")
+    listed = (str(name) for default in file.defaults if OmegaConf.is_dict(default) for name in default)
+    known = {*map(str, file), *listed, *groups} - {"defaults", "hydra"}
     for key in map(str, cfg):
         if key not in known:
             raise ValueError(_unknown(cfg, key, known))

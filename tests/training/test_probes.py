@@ -13,7 +13,8 @@ from msbp.optim import Adam
 from msbp.record import signature
 from msbp.sparse import memories
 from msbp.tasks.base import Splits
-from msbp.tasks.mnist import Mnist, made_up
+from msbp.tasks.mnist import Mnist
+from msbp.tasks.synthetic import images
 from msbp.training.checkpoint import Checkpoint
 from msbp.training.clock import Clock
 from msbp.training.probes import Angle, angle, estimation_angles
@@ -25,10 +26,10 @@ LAYERS = {"net.0", "net.3", "net.6", "hidden", "total"}
 
 
 class Small(Mnist):
-    """50 + 20 + 20 made-up examples; the last batch of an epoch is short."""
+    """50 + 20 + 20 synthetic examples; the last batch of an epoch is short."""
 
     def splits(self, seed):
-        return Splits(made_up(50, 1), made_up(20, 2), made_up(20, 3), {"inputs": 784, "outputs": 10})
+        return Splits(images(50, 1), images(20, 2), images(20, 3), {"inputs": 784, "outputs": 10})
 
 
 def new_run(method, **sizes):

@@ -13,7 +13,8 @@ from msbp.methods import FullBackprop, SparseBackprop
 from msbp.models.mlp import MLP
 from msbp.optim import SGD, Adam, clip_grad_norm_, clip_grad_value_
 from msbp.tasks.base import Score, Splits
-from msbp.tasks.mnist import Mnist, made_up
+from msbp.tasks.mnist import Mnist
+from msbp.tasks.synthetic import images
 from msbp.training.checkpoint import Checkpoint
 from msbp.training.clock import Clock
 from msbp.training.run import Run, labels
@@ -30,10 +31,10 @@ METHODS = {
 
 
 class Small(Mnist):
-    """90 + 20 + 20 made-up examples; the last batch of an epoch is short."""
+    """90 + 20 + 20 synthetic examples; the last batch of an epoch is short."""
 
     def splits(self, seed):
-        return Splits(made_up(90, 1), made_up(20, 2), made_up(20, 3), {"inputs": 784, "outputs": 10})
+        return Splits(images(90, 1), images(20, 2), images(20, 3), {"inputs": 784, "outputs": 10})
 
 
 def new_run(method, task=None, optimizer=Adam, seed=0, clock=None, **sizes):

@@ -3,7 +3,7 @@
 Beside `config`, which needs no torch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -85,7 +85,7 @@ class Request:
         """File name that equal requests share."""
         return f"{self.signature}-s{self.seed}"
 
-    def model(self, sizes: dict[str, Any]) -> nn.Module:
+    def model(self, sizes: Mapping[str, object]) -> nn.Module:
         """Return a model for data of these sizes, whose weights depend on the seed alone."""
         torch.manual_seed(self.seed)
         return build(self.cfg.model, **sizes)

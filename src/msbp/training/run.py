@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -166,7 +166,7 @@ class Run:
         shared = self.device.type == "cpu" and share < OWN
         return [f"it had {share:.0%} of its processor, {OWN:.0%} are needed"] * shared
 
-    def texts(self) -> dict[str, list[str]]:
+    def texts(self) -> dict[str, Sequence[str]]:
         """Return lines to keep beside the record, by file name: the data's, and outputs on test."""
         return {**self.splits.keep, HYPOTHESES: self.state.texts}
 
