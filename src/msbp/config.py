@@ -223,7 +223,7 @@ def _description(annotation: Any) -> str:
 
 def check_keys(cfg: DictConfig, config: str, groups: Collection[str] = ()) -> None:
     """Raise ValueError for a key that neither conf/CONFIG.yaml nor a group adds: nothing would read it."""
-    known = {*map(str, OmegaConf.load(f"{CONF}/{config}.yaml")), *groups} - {"defaults", "hydra"}
+    known = {*map(str, OmegaConf.load(f"{CONF}/{config}.yaml")), "paths", *groups} - {"defaults", "hydra"}
     for key in map(str, cfg):
         if key not in known:
             raise ValueError(_unknown(cfg, key, known))
