@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from ..methods import Method
 from ..record import HYPOTHESES
+from ..sparse import backward
 from ..tasks.base import Batch, Score, Splits, Task
 from .checkpoint import capture, restore
 from .clock import Clock
@@ -100,7 +101,7 @@ class Run:
             self.method.before_step(self.state.step)
             loss = self.task.loss(self.model, batch)
         with self.clock("backward"):
-            loss.backward()
+            backward(loss)
         with self.clock("update"):
             if clip:
                 clip(self.model.parameters())
@@ -168,7 +169,8 @@ class Run:
 
     def texts(self) -> dict[str, Sequence[str]]:
         """Return lines to keep beside the record, by file name: the data's, and outputs on test."""
-        return {**self.splits.keep, HYPOTHESES: self.state.texts}
+        keep = {name: list(lines) for name, lines in self.splits.keep.items()}
+        return keep | {HYPOTHESES: self.state.texts}
 
     def capture(self) -> dict[str, Any]:
         """Return all that the next step depends on."""
