@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from msbp.files import written_whole
+from msbp.files import file_name, written_whole
 
 
 def test_a_new_file_has_the_permissions_that_the_user_gives_new_files(tmp_path):
@@ -46,3 +46,20 @@ def test_a_block_that_fails_leaves_what_was_there_and_nothing_else(tmp_path):
         file.write(b"b")
         raise KeyboardInterrupt
     assert (tmp_path / "old").read_bytes() == b"a" and os.listdir(tmp_path) == ["old"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("mnist", "mnist"), ("../../x", "___.._x"), ("..", "__"), (".", "_"), (".hidden", "_hidden"), ("", "_"),
+     ("/etc/passwd", "_etc_passwd"), ("a b\nc\0d", "a_b_c_d"), ("Đường-1.5", "Đường-1.5"), (None, "None"),
+     ("\udce9", "_"), ("a\\b:c*", "a_b_c_")],
+)  # fmt: skip
+def test_a_users_text_becomes_one_part_of_a_path(text, name):
+    assert file_name(text) == name
+
+
+def test_long_texts_become_short_names_that_differ(tmp_path):
+    names = {file_name("ư" * 500 + end) for end in ("", "a", "b")}
+    assert len(names) == 3
+    for name in names:
+        (tmp_path / f"{name}.json").touch()

@@ -20,6 +20,8 @@ from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, Vali
 from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
+from .files import file_name
+
 ROOT = Path(__file__).resolve().parents[2]
 CONF = str(ROOT / "conf")
 STRICT = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True)
@@ -49,7 +51,7 @@ _resolver("project", lambda name: str(ROOT / name))
 _resolver("data_dir", lambda: os.environ.get("MSBP_DATA_DIR") or str(ROOT / "data"))
 _resolver("folder", lambda key, value: str(folder(key, value)))
 # a name of the user's is a part of a folder's name, never a way to another folder
-_resolver("word", lambda name: re.sub(r"[^\w.-]", "_", str(name)))
+_resolver("word", file_name)
 # cached, so that all jobs of one sweep agree on its folder; two runs of the same second still differ
 _resolver("unique", lambda: secrets.token_hex(3), cached=True)
 

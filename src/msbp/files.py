@@ -2,9 +2,11 @@
 
 import csv
 import glob
+import hashlib
 import io
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +15,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from .kinds import fits
+
+LONGEST = 100  # bytes of a user's text in a file name; file systems allow 255 in all
 
 
 @contextmanager
@@ -48,6 +52,17 @@ def naming(path: Path) -> Iterator[None]:
         if error.filename == str(path):
             raise
         raise OSError(error.errno, f"cannot write: {error.strerror or error}", str(path)) from error
+
+
+def file_name(text: object) -> str:
+    """Return a user's text as a file name: one part of a path, without separators and leading dots."""
+    name = re.sub(r"[^\w.-]", "_", str(text))
+    name = re.sub(r"^\.*", lambda dots: "_" * len(dots[0]), name) or "_"
+    encoded = name.encode()
+    if len(encoded) <= LONGEST:
+        return name
+    digest = hashlib.sha256(encoded).hexdigest()[:8]  # long names that begin alike stay different
+    return f"{encoded[:LONGEST].decode(errors='ignore')}-{digest}"
 
 
 def drop_parts(path: Path) -> None:
