@@ -3,8 +3,8 @@
 import numpy as np
 
 from .compile import kernel
-from .forward import drop_below, keep_scale
-from .intrinsics import floats, scramble
+from .chain_forward import drop_below, keep_scale
+from .simd import floats, scramble
 
 
 @kernel

@@ -8,7 +8,7 @@ kept, U distinct tokens of the batch. tokens (B, F) are int32. All arguments are
 import numpy as np
 
 from .compile import kernel
-from .intrinsics import address_of, floats, ints, longs, part_product_nt
+from .simd import address_of, floats, ints, longs, part_product_nt
 from .lanes import BYTES
 from .panel_sum import panel_sum
 

@@ -9,7 +9,7 @@ to 32.
 import numpy as np
 
 from .compile import kernel
-from .intrinsics import floats, ints
+from .simd import floats, ints
 from .panel_sum import BYTES, panel_sum
 
 LANES = 32

@@ -10,7 +10,7 @@ from numba import carray
 
 from .adam import drift_row, step_row
 from .compile import kernel
-from .intrinsics import floats, ints, longs, pointer
+from .simd import floats, ints, longs, pointer
 from .lanes import BYTES
 
 _WHOLE = (

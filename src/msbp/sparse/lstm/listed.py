@@ -11,7 +11,7 @@ from torch import Tensor
 from ..buffers import address, empty, zeros
 from ..kernels import gates, panels
 from ..kernels.select import FIRST_DISTANCE
-from .carry import Carry
+from .memory_over_time import Carry
 from .cell import rows_of
 from .gradients import FullGradient, NotFinite, Saved, Weights
 

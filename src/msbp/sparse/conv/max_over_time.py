@@ -18,7 +18,7 @@ from ..buffers import uses_kernel
 from ..torch_compat import Converted, eager, eager_forward
 from .base import SparseConvolution
 from .selections import flat_top_k
-from .windows import (
+from .patches import (
     Batch,
     Entries,
     best_windows,

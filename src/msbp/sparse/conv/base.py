@@ -16,7 +16,7 @@ from ..choices import BIAS_GRADIENTS, check_choices
 from ..memory import MEMORIES, GradientMemory, SequentialMemory, SharedMemory
 from ..torch_compat import Converted
 from .selections import SELECTIONS, Selection, row_top_k
-from .windows import Entries, keep_entries
+from .patches import Entries, keep_entries
 
 
 class SparseConvolution(Converted):

@@ -12,7 +12,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .compile import kernel
-from .intrinsics import address_of, floats, ints
+from .simd import address_of, floats, ints
 from .lanes import BYTES, I32, I64, REAL, Lanes
 from .select import MAGNITUDE
 
