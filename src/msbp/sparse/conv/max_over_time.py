@@ -17,7 +17,6 @@ from torch.autograd.function import once_differentiable
 from ..buffers import uses_kernel
 from ..torch_compat import Converted, eager, eager_forward
 from .base import SparseConvolution
-from .selections import flat_top_k
 from .patches import (
     Batch,
     Entries,
@@ -27,6 +26,7 @@ from .patches import (
     gradients_fast,
     rows_with_gradient,
 )
+from .selections import flat_top_k
 
 
 class MaxOverTime(nn.Conv2d):

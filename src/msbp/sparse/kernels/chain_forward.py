@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from .compile import kernel
-from .simd import floats, product_nt, scramble
 from .layout import CUBE, RELU, TANH, stage_table
+from .simd import floats, product_nt, scramble
 from .skip_zeros import product_of_used
 
 WORD = 2**32

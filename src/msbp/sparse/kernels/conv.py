@@ -7,8 +7,8 @@ The index is negative at an empty place.
 import numpy as np
 
 from .compile import kernel
-from .simd import address_of
 from .rows import BYTES, weighted_sum
+from .simd import address_of
 
 
 @kernel

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from .compile import kernel
 from .chain_forward import drop_below, keep_scale
+from .compile import kernel
 from .simd import floats, scramble
 
 
