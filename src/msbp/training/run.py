@@ -187,8 +187,7 @@ class Run:
 
     def texts(self) -> Mapping[str, Sequence[str]]:
         """Return lines to keep beside the record, by file name: the data's, and outputs on test."""
-        keep = {name: list(lines) for name, lines in self.splits.keep.items()}
-        return keep | {HYPOTHESES: self.state.texts}
+        return {**self.splits.keep, HYPOTHESES: self.state.texts}
 
     def capture(self) -> dict[str, Any]:
         """Return all that the next step depends on; Diverged if some of it is not finite."""

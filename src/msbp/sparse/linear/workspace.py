@@ -13,8 +13,8 @@ from torch import Tensor
 from ..buffers import address, arange, empty, supports, zeros
 from ..dropout import draw_key, keep_scale
 from ..kernels import layout
-from ..kernels.backward import NARROW, SCRATCH_ROWS, backward, scratch_stride, weight_gradients
-from ..kernels.forward import forward
+from ..kernels.chain_backward import NARROW, SCRATCH_ROWS, backward, scratch_stride, weight_gradients
+from ..kernels.chain_forward import forward
 from ..kernels.select import FIRST_DISTANCE
 from ..memory import MEMORIES, SlotMemory
 from ..row_sparse import RowSparseGradient
