@@ -28,18 +28,19 @@ DEV_BATCHES = 10  # for dropped_fraction
 
 
 @hydra.main(config_path=CONF, config_name="train", version_base="1.3")
-def main(cfg: DictConfig) -> None:
+def main(cfg: DictConfig) -> float:
+    """Return the dev score of the best epoch, which a sweeper may optimize."""
     job = HydraConfig.get()
     folder = Path(job.runtime.output_dir)
     try:
-        train(cfg, folder, job.overrides.task)
+        return train(cfg, folder, job.overrides.task)["dev"]
     finally:
         with suppress(OSError):
             folder.rmdir()  # empty only where no run began
 
 
 def train(cfg: DictConfig, folder: Path, overrides: list[str]) -> Mapping[str, Any]:
-    """The record of this request: the one that there is, or that of a run in folder."""
+    """Return the record of this request: the one that exists, or that of a new run in folder."""
     ask = Request.of(cfg)
     checkpoints = ask.outputs / "checkpoints"
     with locks.request(checkpoints, ask.key, again=cfg.force) as place:
@@ -60,7 +61,7 @@ def command_line(cfg: DictConfig, overrides: list[str]) -> dict[str, bytes]:
 
 
 def learn(ask: Request, folder: Path, place: Path, alone: Callable[[], bool]) -> Mapping[str, Any]:
-    """Train, with a checkpoint at place, and write what folder keeps; the record comes last."""
+    """Train, with a checkpoint at place, and write the run's files into folder; the record comes last."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     trainer, device = ask.trainer, machine.device_of(ask.trainer.device)
     allocator = machine.set_up(trainer.threads, device)
@@ -92,7 +93,7 @@ def learn(ask: Request, folder: Path, place: Path, alone: Callable[[], bool]) ->
 
 
 def prepare(ask: Request, device: torch.device) -> tuple[Run, dict[str, int]]:
-    """Data, then a model that depends on the seed alone, then the method in it; its k of each layer."""
+    """Return the run, before its first step, and k by layer; the model depends on the seed alone."""
     splits = ask.task.splits(ask.seed)
     for note in splits.notes:
         log.info(note)
@@ -103,4 +104,4 @@ def prepare(ask: Request, device: torch.device) -> tuple[Run, dict[str, int]]:
 
 
 if __name__ == "__main__":
-    start(main)
+    start(main, sweeps=True)

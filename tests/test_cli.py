@@ -1,10 +1,14 @@
+import os
+import shlex
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import hydra
 import pytest
 from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
 
 from msbp.cli import explain, report_command, start
 from msbp.config import CONF, compose, folder
@@ -20,7 +24,7 @@ def command_line(monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["src.train", *words])
         code = 0
         try:
-            start(main)
+            start(main, sweeps=True)
         except SystemExit as end:
             code = end.code
         return code, capsys.readouterr().err
@@ -99,7 +103,7 @@ def test_names_of_the_users_stay_within_the_folder_of_outputs(command_line, tmp_
     main = main_that(lambda cfg: places.append(HydraConfig.get().runtime.output_dir), tmp_path)
     names = ("task.name=../../x", "method.name=a/b")
     assert command_line(main, f"paths.outputs={tmp_path}", *names)[0] == 0
-    assert Path(places[0]).parent == tmp_path / "runs" and ".._.._x-a_b-" in places[0]
+    assert Path(places[0]).parent == tmp_path / "runs" and "_._.._x-a_b-" in places[0]
 
 
 @pytest.mark.parametrize(
@@ -115,12 +119,49 @@ def test_an_interrupt_has_the_exit_code_of_one(command_line, tmp_path, words):
         raise KeyboardInterrupt(*([words] if words else []))
 
     code, said = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
-    assert code == 130 and said == f"interrupted; {words or 'nothing was left half made'}\n"
+    assert code == 130 and said == f"interrupted; {words or 'no partial file is left'}\n"
 
 
-def test_the_report_on_a_folder_of_ones_own_is_quoted_for_shell_and_hydra():
+def test_the_report_on_the_projects_own_folder_needs_no_path():
     assert report_command(compose().paths.outputs) == "python -m src.report"
-    assert report_command("/r=0.04, γ") == "python -m src.report 'paths.outputs=\"/r=0.04, γ\"'"
+
+
+@pytest.mark.parametrize(
+    "outputs", ["/r=0.04, γ", "it's", 'a "b"', "a\\b", "a\\", 'a\\"', "a\\\\'\"b", "${x}", "a,b"]
+)
+def test_the_report_on_a_folder_of_ones_own_is_quoted_for_shell_and_hydra(outputs):
+    *_, word = shlex.split(report_command(outputs))
+    assert OmegaConf.to_container(compose([word]))["paths"]["outputs"] == outputs
+
+
+@pytest.mark.parametrize(
+    "words", [["-m", "seed=range(0)"], ["seed=range(3,3)", "--multirun", "method=sbp,msbp"]]
+)
+def test_a_sweep_over_nothing_is_refused(command_line, tmp_path, words):
+    code, said = command_line(main_that(pytest.fail, tmp_path), f"paths.outputs={tmp_path}", *words)
+    assert code == 1 and "there is nothing to run" in said and not list(tmp_path.iterdir())
+
+
+def test_several_runs_are_refused_where_there_is_one(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["src.report", "-m", "records=own,published"])
+    with pytest.raises(SystemExit):
+        start(lambda: pytest.fail("it began"))
+    assert "-m is for python -m src.train" in capsys.readouterr().err
+
+
+CLOSED = """
+from msbp.cli import start
+start(lambda: print("γ" * 100_000) or open({file!r}, "w").write("x"))
+"""
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", "<&-", ">/dev/full", "2>/dev/full"])
+def test_streams_that_take_nothing_give_no_traceback_and_no_output_elsewhere(tmp_path, redirection):
+    file, environment = tmp_path / "written", os.environ | {"LC_ALL": "C", "HYDRA_FULL_ERROR": "0"}
+    command = f"{shlex.join([sys.executable, '-c', CLOSED.format(file=str(file))])} {redirection}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, env=environment)
+    assert done.returncode == (redirection == ">/dev/full") and "Traceback" not in done.stderr
+    assert "ignored" not in done.stderr and (done.returncode or file.read_text() == "x")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -131,4 +172,4 @@ def test_a_command_that_is_asked_to_stop_ends_as_by_an_interrupt(command_line, t
         code, said = command_line(main, f"paths.outputs={tmp_path}")
     finally:
         signal.signal(number, before)
-    assert code == 130 and said.endswith("interrupted; nothing was left half made\n")
+    assert code == 130 and said.endswith("interrupted; no partial file is left\n")

@@ -17,10 +17,11 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from hydra._internal.hydra import Hydra
 from omegaconf import OmegaConf
 
 from msbp.config import compose
-from src.train import train
+from src.train import main, train
 
 ROOT = Path(__file__).resolve().parents[1]
 KILLS = 8
@@ -130,6 +131,19 @@ def test_a_damaged_record_is_told_and_the_request_runs(within, caplog):
     (folder / "record.json").write_text(json.dumps(whole | {"bp_s": "abc"}))
     assert within()["test"] == whole["test"] and len(records(within.outputs)) == 2
     assert "does not count as a record: missing or of the wrong type in a record: bp_s" in caplog.text
+
+
+def test_a_sweep_gives_its_sweeper_the_dev_score_of_each_job(within, monkeypatch):
+    """So that a sweeper that optimizes, such as Optuna's, has something to maximise."""
+    multirun, given = Hydra.multirun, []
+    monkeypatch.setattr(Hydra, "multirun", lambda *args, **more: given.extend(*multirun(*args, **more)))
+    monkeypatch.setattr(
+        sys, "argv", ["src.train", "-m", *SMOKE, f"paths.outputs={within.outputs}", "seed=3,5"]
+    )
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    main()
+    scores = {record["seed"]: record["dev"] for record in records(within.outputs).values()}
+    assert [job.return_value for job in given] == [scores[3], scores[5]]
 
 
 REFUSED = [

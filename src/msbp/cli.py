@@ -9,7 +9,9 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, NoReturn
 
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
@@ -19,32 +21,65 @@ INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
 FORESEEN = (HydraException, OmegaConfBaseException, ValueError, ArithmeticError, OSError)
 
 
-def start(main: Callable[[], None]) -> None:
-    """Run a Hydra main; print an error in one paragraph (HYDRA_FULL_ERROR=1 shows the traceback)."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # γ must not crash a C locale
-    if "-m" in sys.argv:  # argparse takes it before or after all overrides, not between them
-        sys.argv.remove("-m")
-        sys.argv.insert(1, "-m")
+def start(main: Callable[[], Any], sweeps: bool = False) -> None:
+    """Run a Hydra main; print an error in one paragraph (HYDRA_FULL_ERROR=1 shows the traceback).
+
+    sweeps: whether the entry point takes -m, for several runs.
+    """
+    _open_streams()
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # ends like Ctrl-C, so that no partial file is left
             signal.signal(number, signal.default_int_handler)
     full = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then hands errors on instead of printing them its own way
     try:
+        _check_sweep(sweeps)
         main()
+        sys.stdout.flush()
     except KeyboardInterrupt as interrupt:
-        print(f"interrupted; {str(interrupt) or 'nothing was left half made'}", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+        _end(INTERRUPTED, f"interrupted; {str(interrupt) or 'no partial file is left'}")
     except BrokenPipeError:  # the reader has ended, as head does
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        _end(1)
     except Exception as error:
         if full:
             raise
-        print(f"error: {explain(error)}", file=sys.stderr)
-        sys.exit(1)
+        _end(1, f"error: {explain(error)}")
+
+
+def _open_streams() -> None:
+    """Have all three standard streams, which write what the terminal lacks letters for as ?."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:  # closed by the caller; other files would get its number
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8"))
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # γ must not crash a C locale
+
+
+def _end(code: int, message: str = "") -> NoReturn:
+    """Print a message and exit, without an error where the streams take nothing more."""
+    with suppress(OSError):
+        print(message, end="\n" * bool(message), file=sys.stderr, flush=True)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(code)
+
+
+def _check_sweep(sweeps: bool) -> None:
+    """Move -m to the front, where Hydra takes it; ValueError if the sweep is empty or there may be none."""
+    words = [word for word in sys.argv[1:] if word not in ("-m", "--multirun")]
+    if len(words) == len(sys.argv) - 1:
+        return
+    if not sweeps:
+        raise ValueError("-m is for python -m src.train, which makes several runs; leave it out")
+    sys.argv[1:] = ["-m", *words]
+    for override in OverridesParser.create().parse_overrides([word for word in words if word[:1] != "-"]):
+        if override.is_sweep_override() and not list(override.sweep_iterator()):
+            raise ValueError(f"{override.input_line}: there is nothing to run; range(0,3) is 0, 1, 2")
 
 
 def explain(error: BaseException) -> str:
@@ -95,5 +130,8 @@ def _hint(text: str) -> str:
 
 def report_command(outputs: str) -> str:
     """Return the command that renders the runs in outputs, quoted for Hydra and for the shell."""
-    place = "" if outputs == str(ROOT / "outputs") else shlex.quote(f'paths.outputs="{outputs}"')
-    return f"python -m src.report {place}".rstrip()
+    if outputs == str(ROOT / "outputs"):
+        return "python -m src.report"
+    # Hydra takes a backslash as it is, unless a quote or another backslash before a quote follows
+    quoted = re.sub(r'(\\*)("|$)', lambda found: 2 * found[1] + (found[2] and '\\"'), outputs)
+    return f"""python -m src.report {shlex.quote(f'paths.outputs="{quoted}"')}"""

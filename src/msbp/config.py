@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from pydoc import locate
-from typing import Any, Self, get_type_hints
+from typing import Annotated, Any, Self, get_type_hints
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
@@ -16,8 +16,17 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter, ValidationError, with_config
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+    with_config,
+)
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
 from .files import file_name
@@ -50,7 +59,6 @@ def _resolver(name: str, function: Any, cached: bool = False) -> None:
 _resolver("project", lambda name: str(ROOT / name))
 _resolver("data_dir", lambda: os.environ.get("MSBP_DATA_DIR") or str(ROOT / "data"))
 _resolver("folder", lambda key, value: str(folder(key, value)))
-# a name of the user's is a part of a folder's name, never a way to another folder
 _resolver("word", file_name)
 # cached, so that all jobs of one sweep agree on its folder; two runs of the same second still differ
 _resolver("unique", lambda: secrets.token_hex(3), cached=True)
@@ -64,6 +72,28 @@ def compose(overrides: Sequence[str] = (), config: str = "train") -> DictConfig:
             return hydra_compose(config, overrides=list(overrides))
     finally:
         GlobalHydra.instance().hydra = application
+
+
+def _named(name: str) -> str:
+    if not name.strip():
+        raise PydanticCustomError("blank", "Input should be the name of a file or folder")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_named)]
+
+
+class Paths(BaseModel):
+    """Folders of data and outputs, and whether all there is must be there already (conf/paths)."""
+
+    model_config = STRICT
+
+    data: Name
+    outputs: Name
+    published: Name
+    ptb: Name
+    nist: Name
+    offline: bool
 
 
 class Options(BaseModel):

@@ -89,7 +89,7 @@ def test_a_failed_save_leaves_the_one_before(tmp_path, monkeypatch):
     checkpoint(tmp_path).save(STATE)
     before = (tmp_path / "checkpoints/key.pt").read_bytes()
 
-    def fail(descriptor):
+    def fail(file):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", fail)

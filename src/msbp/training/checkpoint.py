@@ -1,4 +1,4 @@
-"""Checkpoints: all that a run needs to go on bit for bit, in one file that is whole or absent."""
+"""Checkpoints: all that a run needs to resume bit for bit, in one file that is whole or absent."""
 
 import io
 import shutil
@@ -21,10 +21,10 @@ FORMAT = 1
 
 @dataclass
 class Checkpoint:
-    """Where one request keeps its state: its configuration goes with it, and another's is refused.
+    """State of one request on disk, with its configuration; that of another request is refused.
 
-    conditions: what its times depend on besides the configuration, asked at each save.
-    resume: a file to start from as long as path does not exist.
+    conditions: returns what times depend on besides the configuration, at each save.
+    resume: file to start from as long as path does not exist.
     """
 
     path: Path
@@ -39,7 +39,7 @@ class Checkpoint:
         put({"format": FORMAT, "settings": self.settings, "conditions": self.met(), **state}, self.path)
 
     def load(self) -> dict[str, Any] | None:
-        """The saved state, None if there is none; ValueError if the file is damaged or another request's."""
+        """Return the saved state, None if there is none; ValueError if it is damaged or another request's."""
         path = self._source()
         if path is None:
             return None
@@ -57,7 +57,7 @@ class Checkpoint:
         return state
 
     def restore(self, take: Callable[[dict[str, Any]], None]) -> bool:
-        """Have take put back the saved state, if there is one; ValueError if that is not whole."""
+        """Call take with the saved state; return False if there is none. ValueError if it is not whole."""
         state = self.load()
         if state is None:
             return False
@@ -66,11 +66,11 @@ class Checkpoint:
         return True
 
     def met(self) -> list[dict[str, Any]]:
-        """The conditions of all stretches of the run, the present one last."""
+        """Return the conditions of each part of the run, between resumes, the present one last."""
         return [*self.earlier, self.conditions()]
 
     def disturbed(self) -> list[str]:
-        """Why the times of this run count for no comparison; nothing if all its stretches were alike."""
+        """Return why the times of this run do not compare; nothing if all its parts had equal conditions."""
         met = self.met()
         changed = {key for conditions in met for key in conditions if conditions[key] != met[-1].get(key)}
         told = [
@@ -81,7 +81,7 @@ class Checkpoint:
         return told + ["it met another run on its outputs folder"] * met_another
 
     def keep(self, folder: Path) -> None:
-        """Copy the checkpoint, or that of a whole training which this went on from, to any file system."""
+        """Copy the checkpoint to a folder: this run's, or the finished one that it resumed."""
         with (
             open(self._source() or self.path, "rb") as source,
             written_whole(folder / "checkpoint.pt") as copy,
@@ -89,7 +89,7 @@ class Checkpoint:
             shutil.copyfileobj(source, copy)
 
     def close(self) -> None:
-        """Delete the checkpoint, when the record is there."""
+        """Delete the checkpoint; its run has a record."""
         self.path.unlink(missing_ok=True)
 
     def _source(self) -> Path | None:
@@ -113,20 +113,20 @@ class Checkpoint:
 
 
 def save_weights(model: nn.Module, path: Path) -> None:
-    """The state_dict, which the plain model of the same sizes loads too."""
+    """Write the state_dict, which the plain model of the same sizes loads too."""
     put(model.state_dict(), path)
 
 
 def put(content: Mapping[str, Any], path: Path) -> None:
     """Write content whole or not at all; OSError names the file."""
-    packed = io.BytesIO()  # torch hides why a file could not be written
+    packed = io.BytesIO()  # torch's own writer hides the reason of a failure
     torch.save(content, packed)
     with written_whole(path) as file:
         file.write(packed.getbuffer())
 
 
 def read(path: Path, remedy: str = "name a whole one") -> dict[str, Any]:
-    """The content of a checkpoint file, read without running any code in it; ValueError if it is none."""
+    """Return the content of a checkpoint file, without running code in it; ValueError if it is none."""
     with whole(path, remedy):
         state = unpacked(path)
     if not isinstance(state, dict) or state.get("format") != FORMAT:
@@ -135,9 +135,9 @@ def read(path: Path, remedy: str = "name a whole one") -> dict[str, Any]:
 
 
 def unpacked(path: Path) -> Any:
-    """What `put` wrote to path, read without running any code in it; any error if that is damaged."""
+    """Return what `put` wrote, without running code in it; any error if it is damaged."""
     content = io.BytesIO(path.read_bytes())  # so that an OSError is the disk's, not a damaged archive's
-    with zipfile.ZipFile(content) as parts:  # torch itself does not look at the sums
+    with zipfile.ZipFile(content) as parts:  # torch does not check the sums
         broken = parts.testzip()
     if broken:
         raise ValueError(f"its part {broken} is altered")
@@ -147,7 +147,7 @@ def unpacked(path: Path) -> Any:
 
 @contextmanager
 def whole(path: Path | None, remedy: str, what: str = "checkpoint") -> Iterator[None]:
-    """What fails within the block is the fault of what lies in path: ValueError says so, and the remedy.
+    """Raise errors of the block as ValueError that names path, as damaged, and the remedy.
 
     A cut or foreign file, or one with other fields, fails in many ways inside torch, pickle and zipfile.
     """
@@ -162,7 +162,7 @@ def whole(path: Path | None, remedy: str, what: str = "checkpoint") -> Iterator[
 
 
 def drop_finished(path: Path, epochs: int) -> None:
-    """Delete the checkpoint of a training that came to its end: there is nothing to go on with."""
+    """Delete a checkpoint after the last epoch: there is nothing to resume."""
     with suppress(OSError, ValueError):
         state = read(path)
         with whole(path, ""):
@@ -172,7 +172,7 @@ def drop_finished(path: Path, epochs: int) -> None:
 
 
 def capture(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Weights, gradient memories, optimizer and random state as they are between two steps."""
+    """Return weights, gradient memories, optimizer and random state between two steps."""
     return {
         "model": model.state_dict(),
         "memories": {name: memory.m for name, memory in memories(model).items()},
@@ -183,7 +183,7 @@ def capture(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any
 
 
 def restore(state: Mapping[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Put back what `capture` took."""
+    """Set what `capture` returned."""
     model.load_state_dict(state["model"])
     for name, memory in memories(model).items():
         memory.load(state["memories"][name])

@@ -1,4 +1,4 @@
-"""Seconds per phase of training, by the timing rule: what no phase encloses is not timed."""
+"""Seconds per phase of training; work outside of phases is not timed."""
 
 import time
 from collections.abc import Callable
@@ -9,8 +9,8 @@ PHASES = ("data", "forward", "backward", "update")
 class Clock:
     """A stopwatch per phase, opened as `with clock("backward"): ...`; one phase at a time.
 
-    now: a time source in seconds.  wait: called at both ends of a phase, so that work queued on a device
-    counts in the phase that queued it.  work: seconds of processor time that this process has had.
+    now: time source in seconds.  wait: called at both ends of a phase, so that work queued on a device counts
+    in the phase that queued it.  work: source of this process's seconds of processor time.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class Clock:
 
     @property
     def processor_share(self) -> float:
-        """Processor time by wall time of all phases: well below 1 where other processes had the processor."""
+        """Processor time over wall time of all phases; well below 1 if other processes had the processor."""
         return self._worked / self.total if self.total else 1.0
 
     def seconds(self) -> dict[str, float]:
-        """Seconds so far by the record's names; total_s is the sum of the phases."""
+        """Return seconds so far by their names in a record; total_s is the sum of the phases."""
         names = {"data": "data_s", "forward": "forward_s", "backward": "bp_s", "update": "update_s"}
         return {names[phase]: spent for phase, spent in self._seconds.items()} | {"total_s": self.total}
 

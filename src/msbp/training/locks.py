@@ -1,6 +1,6 @@
-"""Who runs what: one process a request, one run a folder, and whether a run had the machine to itself.
+"""Locks: one process a request, one run a folder, and detection of runs beside this one.
 
-All by flock on files in the outputs folder: a lock is gone when its process ends, however it ends.
+All by flock on files in the outputs folder: a lock ends with its process, however that ends.
 """
 
 import fcntl
@@ -19,10 +19,10 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def request(checkpoints: Path, key: str, *, again: bool) -> Iterator[Path]:
-    """Hold the request named key and give the path of its checkpoint; wait while another process holds it.
+    """Lock the request named key and yield the path of its checkpoint; wait while another process has it.
 
-    again: do not wait but take a place of its own, so that one request can run several times at once.
-    Half a checkpoint that a killed process left there is deleted.
+    again: do not wait but take another path, so that one request can run several times at once. Partial
+    checkpoints that a killed process left there are deleted.
     """
     checkpoints.mkdir(parents=True, exist_ok=True)
     name, place = key, 1
@@ -41,7 +41,7 @@ def request(checkpoints: Path, key: str, *, again: bool) -> Iterator[Path]:
 
 
 def held(lock: IO[bytes], *, wait: bool, shared: bool = False) -> bool:
-    """Take the lock, or say False if another process has it and wait is False."""
+    """Take the lock; return False if another process has it and wait is False."""
     try:
         fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
@@ -51,9 +51,9 @@ def held(lock: IO[bytes], *, wait: bool, shared: bool = False) -> bool:
 
 @contextmanager
 def run_folder(folder: Path, files: dict[str, bytes]) -> Iterator[None]:
-    """Own folder for one run: write its files, and let train.log take what is logged meanwhile.
+    """Lock folder for one run: write its files, and log to its train.log within the block.
 
-    Raises FileExistsError if the folder holds a finished run, or one with other files.
+    FileExistsError if the folder holds a finished run, or one with other files.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "train.log", "ab") as lock:
@@ -81,7 +81,7 @@ def run_folder(folder: Path, files: dict[str, bytes]) -> Iterator[None]:
 
 
 class Log(logging.FileHandler):
-    """Leaves out what a full disk does not take: files that a run cannot do without say so."""
+    """Log that ignores a full disk: the files that a run needs report it."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         pass
@@ -93,9 +93,9 @@ class Log(logging.FileHandler):
 
 @contextmanager
 def company(folder: Path) -> Iterator[Callable[[], bool]]:
-    """Watch for other runs; the function it gives says whether this one was alone so far.
+    """Detect other runs; yield a function that returns whether this one was alone so far.
 
-    Runs meet if one begins while the other is going on; they see each other through their outputs folder.
+    Runs meet if one begins while the other is running; they are seen through their outputs folder.
     """
     token = secrets.token_bytes(8)
     latest = folder / "latest"

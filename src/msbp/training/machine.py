@@ -1,4 +1,4 @@
-"""The machine a run has: what it is, and how it is set up so that times and results repeat."""
+"""The machine: its description in records, and its setup so that times and results repeat."""
 
 import ctypes
 import hashlib
@@ -19,12 +19,12 @@ M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # malloc.h
 
 
 def cores() -> int:
-    """The cores this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def device_of(name: str, key: str = "trainer.device") -> torch.device:
-    """The device that the key's value names; ValueError if it is not there."""
+    """Return the device of a name; ValueError, with the key that has it, if there is none."""
     if name not in DEVICES:
         raise ValueError(f"{key} must be one of {', '.join(DEVICES)}, got {name!r}")
     there = torch.cuda.is_available()
@@ -34,8 +34,7 @@ def device_of(name: str, key: str = "trainer.device") -> torch.device:
 
 
 def set_up(threads: int, device: torch.device, keep_memory: bool = True) -> bool:
-    """Fix threads, algorithms and arithmetic; return whether the allocator keeps freed memory (the timing
-    rule).
+    """Set threads, algorithms and arithmetic; return whether the allocator keeps freed memory.
 
     ValueError if there are not so many cores.
     """
@@ -53,7 +52,7 @@ def set_up(threads: int, device: torch.device, keep_memory: bool = True) -> bool
 
 
 def check_threads(threads: Any, key: str = "threads") -> None:
-    """ValueError unless this process may use as many cores."""
+    """Raise ValueError unless this process may use as many cores."""
     if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
         raise ValueError(f"{key} must be a whole number of at least 1, got {threads!r}")
     if threads > cores():
@@ -70,12 +69,12 @@ def keep_freed_memory(top_pad: int = 64 << 20) -> bool:
 
 
 def waiting_for(device: torch.device) -> Callable[[], None]:
-    """What a clock calls so that work queued on the device is done."""
+    """Return a function that waits until work queued on the device is done."""
     return partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
 
 
 def describe(device: torch.device) -> dict[str, Any]:
-    """The record's fields about code and machine; an id and a name are opaque or "unknown", never null."""
+    """Return the record's fields about code and machine; a name or id is "unknown" if there is none."""
     blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     return {
         "commit": git("rev-parse", "HEAD") or "unknown",
@@ -92,12 +91,12 @@ def describe(device: torch.device) -> dict[str, Any]:
 
 
 def timed_under(here: dict[str, Any]) -> dict[str, Any]:
-    """What times depend on, of a description."""
+    """Return the fields of a description that times depend on."""
     return {key: here[key] for key in ("commit", "machine", "device", "threads", "torch", "numba")}
 
 
 def git(*words: str) -> str:
-    """What git says about this code; nothing where it is no checkout or git is not there."""
+    """Return git's output about this code; empty where it is no checkout or there is no git."""
     command = ["git", "-C", str(Path(__file__).parent), *words]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -106,14 +105,14 @@ def git(*words: str) -> str:
 
 
 def machine_id() -> str:
-    """8 hex digits that tell machines apart and say nothing else about them."""
+    """Return 8 hex digits that distinguish machines and hold nothing else about them."""
     own = Path("/etc/machine-id")
     name = own.read_text() if own.exists() else platform.node()
     return hashlib.sha256(f"{name} {cpu()} {cores()}".encode()).hexdigest()[:8]
 
 
 def cpu() -> str:
-    """The processor's name."""
+    """Return the processor's name."""
     info = Path("/proc/cpuinfo")
     names = re.findall(r"model name\s*: (.*)", info.read_text(encoding="utf-8")) if info.exists() else []
     return names[0].strip() if names else platform.processor() or "unknown"

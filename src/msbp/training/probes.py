@@ -157,10 +157,11 @@ def _count(layer: Sparse, sums: Unpropagated) -> None:
     """Have the layer's estimate also add its arguments and result to the sums."""
     estimate: Any = layer.estimate
 
-    def counting(grad_h: Tensor, *options: Any) -> tuple[Tensor, Tensor | None]:
-        g, m = estimate(grad_h, *options)
-        sums.add(grad_h, g)
-        return g, m
+    def counting(grad_h: Tensor, *options: Any) -> Any:
+        estimated = estimate(grad_h, *options)
+        if estimated is not None:  # a gradient that is not finite is propagated whole
+            sums.add(grad_h, estimated[0])
+        return estimated
 
     layer.estimate = counting  # type: ignore[method-assign]
     layer.enabled = True  # also where another group had its turn in the last step

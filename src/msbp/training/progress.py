@@ -1,4 +1,4 @@
-"""What a run says while it goes on: a live line on a terminal, and one plain line an epoch."""
+"""Progress of a run: a live line on a terminal, and one plain line an epoch."""
 
 import logging
 import multiprocessing
@@ -16,19 +16,19 @@ from rich.live import Live
 from rich.text import Text
 
 log = logging.getLogger(__name__)
-BETWEEN = 0.2  # seconds between two looks of the live line
+BETWEEN = 0.2  # seconds between two updates of the live line
 PLAIN_BETWEEN = 60.0  # seconds between two lines within an epoch, where there is no terminal
 
 
 class Screen(Console):
-    """What somebody may read or not: a pipe that is closed does not stop a run."""
+    """Console whose closed pipe does not stop a run."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             print(
-                "nobody reads this output any more; the run goes on, and train.log has it all",
+                "the output was closed; the run continues, and train.log has all of it",
                 file=sys.stderr,
             )
 
@@ -37,7 +37,7 @@ console = Screen(soft_wrap=True)
 
 
 class ToConsole(logging.Handler):
-    """Logged lines go above the live line instead of through it."""
+    """Prints logged lines above the live line."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -47,17 +47,17 @@ class ToConsole(logging.Handler):
 
 
 def job() -> str:
-    """Which job of a sweep speaks, where several processes have one console."""
+    """Return the number of a sweep's job, where several processes have one console."""
     return f"#{HydraConfig.get().job.num}  " if worker() and HydraConfig.initialized() else ""
 
 
 def worker() -> bool:
-    """Whether another process started this one to run a job."""
+    """Return whether another process started this one to run a job."""
     return multiprocessing.current_process().name != "MainProcess"
 
 
 class Progress:
-    """Epoch, loss, dev score, BP and total seconds, speed in units, which are what has a label each.
+    """Epoch, loss, dev score, BP and total seconds, and labels per second, named by unit.
 
     Nothing is drawn while a phase of the clock is open.
     """
@@ -67,7 +67,9 @@ class Progress:
         self._dev = ""
         # no refresh thread: it would run inside timed phases
         live = Live(console=console, auto_refresh=False, transient=True)
-        self._live = live if console.is_terminal and not worker() else None  # they would draw over each other
+        self._live = (
+            live if console.is_terminal and not worker() else None
+        )  # workers would draw over each other
         self._next = 0.0 if self._live else time.monotonic() + PLAIN_BETWEEN
 
     def __enter__(self) -> "Progress":
@@ -81,20 +83,20 @@ class Progress:
             self._live.stop()
 
     def step(self, epoch: int, step: int, loss: float, labels: int, seconds: Mapping[str, float]) -> None:
-        """Called after every step; loss is the mean of the epoch so far, labels count from the beginning."""
+        """Show a step; loss is the mean of the epoch so far, labels and seconds are of the whole run."""
         if (now := time.monotonic()) < self._next:
             return
         where = f"epoch {epoch + 1}/{self._epochs}  step {step}  loss {loss:.4f}{self._dev}"
-        said = f"{where}  {self._times(labels, seconds)}"
+        line = f"{where}  {self._times(labels, seconds)}"
         if self._live:
             self._next = now + BETWEEN
-            self._live.update(Text(said, overflow="ellipsis", no_wrap=True), refresh=True)
+            self._live.update(Text(line, overflow="ellipsis", no_wrap=True), refresh=True)
         else:
             self._next = now + PLAIN_BETWEEN
-            log.info(said)
+            log.info(line)
 
     def epoch(self, row: Mapping[str, Any]) -> None:
-        """Called after every epoch with its row of the history; seconds in it are sums so far."""
+        """Log an epoch by its row of the history."""
         self._dev = f"  dev {self._metric} {row['dev']:.2f}"
         self._next = time.monotonic() + (0.0 if self._live else PLAIN_BETWEEN)
         where = f"epoch {row['epoch']}/{self._epochs}  loss {row['loss']:.4f}{self._dev}"

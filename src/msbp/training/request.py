@@ -11,21 +11,15 @@ from typing import Annotated, Any
 
 import torch
 from omegaconf import DictConfig
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 from torch import nn
 
 from .. import record
-from ..config import STRICT, Options, build, check
+from ..config import Name, Options, Paths, build, check
 from ..methods import Method
 from ..tasks.base import Task
 from .trainer import Trainer
-
-
-def _named(name: str) -> str:
-    if not name.strip():
-        raise PydanticCustomError("blank", "Input should be the name of a file or folder")
-    return name
 
 
 def _described(node: dict[str, Any]) -> dict[str, Any]:
@@ -34,22 +28,9 @@ def _described(node: dict[str, Any]) -> dict[str, Any]:
     return node
 
 
-Name = Annotated[str, AfterValidator(_named)]
 Node = Annotated[
     dict[str, Any], AfterValidator(_described), Field(description="leave it out for the task's own")
 ]
-
-
-class Paths(BaseModel):
-    """Folders of data and outputs, and whether downloads are allowed."""
-
-    model_config = STRICT
-
-    data: Name
-    outputs: Name
-    ptb: Name
-    nist: Name
-    offline: bool
 
 
 class TrainOptions(Options):

@@ -1,4 +1,4 @@
-"""One model in training: what it learns from and how, how far it has come, and its steps, timed by phases."""
+"""One model in training: its parts, its state, and its steps timed by phase."""
 
 import copy
 import math
@@ -11,39 +11,42 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..methods import Method
 from ..record import HYPOTHESES
+from ..sparse import backward
+from ..tasks.base import Batch, Score, Splits, Task
 from .checkpoint import capture, restore
 from .clock import Clock
 
 WARM_UP = 5  # steps
-OWN = 0.9  # of the time in phases: less processor time than that, and something else was running
+OWN = 0.9  # share of processor time in phases below which other processes were running
 Clip = Callable[[Iterable[Tensor]], Any]
 
 
 @dataclass
 class State:
-    """Where a run stands, besides its model, optimizer, random state and clock."""
+    """Progress of a run: all that changes in training beside model, optimizer, random state and clock."""
 
     epoch: int = 0
     step: int = 0  # of the whole run
     step_in_epoch: int = 0
     losses: float = 0.0  # sum over this epoch
-    labels: int = 0  # learnt from in the whole run
+    labels: int = 0  # of the whole run
     history: list[dict[str, Any]] = field(default_factory=list)
     metric_signature: str = ""
-    texts: list[str] = field(default_factory=list)  # what the best epoch made of test, if it is text
+    texts: list[str] = field(default_factory=list)  # outputs on test in the best epoch, where they are text
     watched: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def of(cls, kept: dict[str, Any]) -> "State":
-        """What `asdict` made data of; ValueError names the fields of other types."""
+        """Return the state that `asdict` gave; ValueError names fields of other types."""
         wrong = [name for name, value in kept.items() if type(value) is not type(getattr(cls(), name))]
         if wrong:
             raise ValueError(f"state of the wrong type: {', '.join(wrong)}")
         return cls(**kept)
 
     def count(self, loss: float, labels: int) -> None:
-        """One step is done; FloatingPointError if its loss is not finite."""
+        """Count a step; FloatingPointError if its loss is not finite."""
         self.step, self.step_in_epoch, self.losses = self.step + 1, self.step_in_epoch + 1, self.losses + loss
         self.labels += labels
         if not math.isfinite(loss):
@@ -54,24 +57,24 @@ class State:
 
     @property
     def loss(self) -> float:
-        """Mean over this epoch so far."""
+        """Mean loss of this epoch so far."""
         return self.losses / self.step_in_epoch
 
     @property
     def best(self) -> dict[str, Any]:
-        """The first epoch with the highest dev score."""
+        """Row of the first epoch with the highest dev score."""
         return max(self.history, key=lambda row: row["dev"])
 
 
 @dataclass
 class Run:
-    """One model in training: what it learns from, how, and how far it has come."""
+    """One model in training on the splits of a task, with a method, an optimizer and a clock."""
 
     model: nn.Module
     make_optimizer: Callable[[Iterable[Tensor]], Optimizer]
-    task: Any
-    method: Any
-    splits: Any
+    task: Task
+    method: Method
+    splits: Splits
     seed: int
     device: torch.device
     clock: Clock
@@ -81,13 +84,13 @@ class Run:
     def __post_init__(self) -> None:
         self.optimizer = self.make_optimizer(self.model.parameters())
 
-    def batches(self) -> Iterator[tuple[Tensor, ...]]:
-        """What is left of the present epoch."""
+    def batches(self) -> Iterator[Batch]:
+        """Return the batches that are left of the present epoch."""
         batches = iter(self.task.batches(self.splits.train, self.seed, self.state.epoch))
         return islice(batches, self.state.step_in_epoch, None)
 
-    def step(self, batches: Iterator[tuple[Tensor, ...]], clip: Clip | None) -> bool:
-        """One update, timed by phases; False if no batch is left."""
+    def step(self, batches: Iterator[Batch], clip: Clip | None) -> bool:
+        """Make one update, timed by phase; return False if no batch is left."""
         with self.clock("data"):
             batch = next(batches, None)
             if batch is not None:
@@ -98,7 +101,7 @@ class Run:
             self.method.before_step(self.state.step)
             loss = self.task.loss(self.model, batch)
         with self.clock("backward"):
-            loss.backward()
+            backward(loss)
         with self.clock("update"):
             if clip:
                 clip(self.model.parameters())
@@ -108,7 +111,7 @@ class Run:
         return True
 
     def warm_up(self, clip: Clip | None) -> None:
-        """A few steps of a copy, so that no first-call cost is timed; nothing of this run changes."""
+        """Make a few steps with a copy, so that no first-call cost is timed; the run does not change."""
         with torch.random.fork_rng([self.device] if self.device.type == "cuda" else []):
             model, method = copy.deepcopy((self.model, self.method))  # a method may hold layers of the model
             twin = replace(self, model=model.train(), method=method, clock=Clock(), state=State())
@@ -117,7 +120,7 @@ class Run:
                 pass
 
     def end_epoch(self, last: bool) -> dict[str, Any]:
-        """Score dev, and test where the epoch is the best or last; give the epoch's row of the history."""
+        """Score dev, and test in the best and last epochs; return the epoch's row of the history."""
         state, dev = self.state, self.score(self.splits.dev)
         better = all(dev.value > row["dev"] for row in state.history)
         test = self.score(self.splits.test) if better or last else None
@@ -138,13 +141,14 @@ class Run:
         state.epoch, state.step_in_epoch, state.losses = state.epoch + 1, 0, 0.0
         return state.history[-1]
 
-    def score(self, split: Any) -> Any:
+    def score(self, split: Any) -> Score:
+        """Return the task's score of a split."""
         self.model.eval()
         with torch.no_grad():
             return self.task.score(self.model, split)
 
     def measured(self) -> dict[str, Any]:
-        """The record's fields of times and scores; test is taken at the best dev epoch."""
+        """Return the record's fields of times and scores; test is that of the best dev epoch."""
         best, last = self.state.best, self.state.history[-1]
         scores = {
             "dev": best["dev"],
@@ -158,29 +162,30 @@ class Run:
         return self.clock.seconds() | share | scores | metric | counts
 
     def disturbed(self) -> list[str]:
-        """Why its times count for no comparison, if the processor was not its own while it trained."""
+        """Return why its times do not compare, if other processes had the processor while it trained."""
         share = self.clock.processor_share
         shared = self.device.type == "cpu" and share < OWN
         return [f"it had {share:.0%} of its processor, {OWN:.0%} are needed"] * shared
 
     def texts(self) -> dict[str, list[str]]:
-        """Lines to keep beside the record, by file name: the data's, and what the best epoch made of test."""
-        return {**self.splits.keep, HYPOTHESES: self.state.texts}
+        """Return lines to keep beside the record, by file name: the data's, and outputs on test."""
+        keep = {name: list(lines) for name, lines in self.splits.keep.items()}
+        return keep | {HYPOTHESES: self.state.texts}
 
     def capture(self) -> dict[str, Any]:
-        """All that the next step depends on."""
+        """Return all that the next step depends on."""
         keep = {name: list(lines) for name, lines in self.splits.keep.items()}
         own = {"state": asdict(self.state), "clock": self.clock.state_dict(), "keep": keep}
         return own | capture(self.model, self.optimizer)
 
     def restore(self, kept: dict[str, Any]) -> None:
-        """Put back what `capture` gave."""
+        """Set all that `capture` returned."""
         restore(kept, self.model, self.optimizer)
         self.clock.load_state_dict(kept["clock"])
         self.state, self.resumed = State.of(kept["state"]), True
 
 
-def labels(batch: tuple[Tensor, ...]) -> int:
-    """How many labels a batch has, in its last tensor; in rows of words 0 is padding."""
+def labels(batch: Batch) -> int:
+    """Return the number of labels in a batch's last tensor; in rows of words 0 is padding."""
     last = batch[-1]
     return len(last) if last.dim() == 1 else int(last.count_nonzero())

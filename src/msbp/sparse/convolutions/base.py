@@ -6,15 +6,15 @@ nor leave any. The memory is one vector over the maps, shared by all positions a
 """
 
 from functools import partial
-from typing import NoReturn, Self, cast
+from typing import Self, cast
 
 import torch
 from torch import Tensor, nn
 
+from ..buffers import uses_kernel, zeros
 from ..choices import BIAS_GRADIENTS, check_choices
-from ..eager import Converted, not_finite
 from ..memory import MEMORIES, GradientMemory, SequentialMemory, SharedMemory
-from ..suited import by_kernel
+from ..torch_compat import Converted
 from .selections import SELECTIONS, Selection, row_top_k
 from .windows import Entries, keep_entries
 
@@ -28,6 +28,7 @@ class SparseConvolution(Converted):
     """
 
     name = ""
+    own_state = ("name", "k", "selection", "dense_bias", "enabled", "step", "memory")
     out_channels: int
     k: int
     selection: Selection
@@ -62,11 +63,28 @@ class SparseConvolution(Converted):
         """The width that k is a part of: the maps, whatever the number of positions."""
         return self.out_channels
 
-    def estimate(self, grad_h: Tensor, example: Tensor, positions: int) -> tuple[Tensor, Tensor | None]:
-        """The gradient g that is propagated in place of rows of ∂ℓ/∂h (R, F), and the memory that follows it.
+    @property
+    def active(self) -> bool:
+        """Whether the backward pass is sparse at present: not if disabled, nor in evaluation mode."""
+        return self.enabled and self.training
 
-        example (R) says which example a row is of, in ascending order; positions is T.
+    def reset_parameters(self) -> None:
+        """Initialize weight and bias as the plain layer does; clear the memory and the count of steps."""
+        super().reset_parameters()  # type: ignore[misc]
+        if "step" in self.__dict__:  # not while the layer is being built
+            self.step = 0
+            if self.memory is not None:
+                self.memory.clear()
+
+    def estimate(
+        self, grad_h: Tensor, example: Tensor, positions: int
+    ) -> tuple[Tensor, Tensor | None] | None:
+        """Return the gradient g that is propagated in place of rows of ∂ℓ/∂h (R, F), and the memory after it.
+
+        example (R) is the example of a row, in ascending order; positions is T. None if g is not finite.
         """
+        if self.memory is not None:
+            self.memory.on(grad_h, grad_h.shape[1])
         if not len(grad_h):
             return grad_h, None
         sparsifier = partial(self.selection.sparsifier, k=self.k, example=example, positions=positions)
@@ -76,8 +94,8 @@ class SparseConvolution(Converted):
             g, m = self.example_by_example(grad_h, example, positions, self.memory)
         else:
             g, m = self.memory.estimate(grad_h, sparsifier)
-        self.check(g)  # a NaN or Inf is among the largest, so looking at g is enough
-        return g, m
+        # a NaN or Inf is among the largest, so looking at g is enough
+        return (g, m) if torch.isfinite(g).all() else None
 
     def example_by_example(
         self, grad_h: Tensor, example: Tensor, positions: int, memory: SequentialMemory
@@ -92,28 +110,20 @@ class SparseConvolution(Converted):
 
     def entries(
         self, rows: Tensor, example: Tensor, place: Tensor, positions: int
-    ) -> tuple[Entries, Tensor | None]:
-        """The same as entries, for rows of ∂ℓ/∂h (R, F) that stand at places (R)."""
+    ) -> tuple[Entries, Tensor | None] | None:
+        """Return the same as entries, for rows of ∂ℓ/∂h (R, F) at positions `place` (R)."""
         memory = self.memory
         by_row = self.selection.sparsifier is row_top_k and (memory is None or type(memory) is SharedMemory)
-        if by_row and len(rows) and by_kernel(rows):
-            m, gamma = (rows.new_zeros(1, rows.shape[1]), 0.0) if memory is None else (memory.m, memory.gamma)
-            kept = keep_entries(rows, place, self.k, m, gamma)
-            if kept is None:
-                self.refuse()
-            return kept
-        g, m_next = self.estimate(rows, example, positions)
+        if by_row and len(rows) and uses_kernel(rows):
+            F = rows.shape[1]
+            m, gamma = (zeros(1, F), 0.0) if memory is None else (memory.on(rows, F), memory.gamma)
+            return keep_entries(rows, place, self.k, m, gamma)
+        estimated = self.estimate(rows, example, positions)
+        if estimated is None:
+            return None
+        g, m_next = estimated
         row, maps = g.nonzero(as_tuple=True)
         return Entries(g[row, maps], maps, place[row]), m_next
-
-    def check(self, g: Tensor) -> None:
-        """Refuse a gradient unless all of it is finite."""
-        if not torch.isfinite(g).all():
-            self.refuse()
-
-    def refuse(self) -> NoReturn:
-        """Report a gradient that is not finite."""
-        raise not_finite(self, self.step + 1)
 
     def finish(self, m: Tensor | None) -> None:
         """End a backward pass that went well: store the memory and count the step."""

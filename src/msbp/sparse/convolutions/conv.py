@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..eager import eager, eager_forward
-from ..suited import by_kernel
+from ..buffers import uses_kernel
+from ..torch_compat import eager, eager_forward
 from .base import SparseConvolution
 from .grid import Grid
 
@@ -44,9 +44,9 @@ def convolve(layer: SparseConv1d | SparseConv2d, x: Tensor) -> Tensor:
     if torch.is_autocast_enabled(x.device.type):
         with torch.autocast(x.device.type, enabled=False):  # a selection needs the parameters' precision
             return convolve(layer, x.to(layer.weight.dtype))
-    if not layer.enabled or not len(x):  # without an example there is no gradient to make sparse
+    if not layer.active or not len(x):  # without an example there is no gradient to make sparse
         return layer._conv_forward(x, layer.weight, layer.bias)
-    if Grid.fits(layer) and by_kernel(x, layer.weight):
+    if Grid.fits(layer) and uses_kernel(x, layer.weight):
         return Convolve.apply(layer, x, layer.weight, layer.bias)
     if layer.bias is None or not layer.dense_bias:
         return Sparsify.apply(layer._conv_forward(x, layer.weight, layer.bias), layer)
@@ -79,12 +79,28 @@ class Convolve(torch.autograd.Function):
         rows, active, positions = rows_of(grad)
         taken = rows if len(active) == len(rows) else rows[active]
         grid = Grid(layer, x, grad.shape[2:])
-        entries, m = layer.entries(taken, active // positions, grid.places()[active], positions)
+        kept = layer.entries(taken, active // positions, grid.places()[active], positions)
+        if kept is None:
+            return None, *whole(layer, ctx.needs_input_grad[1:], x, weight, grad)
+        entries, m = kept
         grad_weight, grad_bias, grad_x = grid.gradients(entries, weight, ctx.needs_input_grad[1])
         layer.finish(m)
         if layer.bias is None:
             return None, grad_x, grad_weight, None
         return None, grad_x, grad_weight, rows.sum(0) if layer.dense_bias else grad_bias
+
+
+def whole(
+    layer: Any, needs: tuple[bool, ...], x: Tensor, weight: Tensor, grad: Tensor
+) -> list[Tensor | None]:
+    """Return torch's gradients of x, weight and bias: a gradient that is not finite is not selected from."""
+    with torch.enable_grad():
+        inputs = [x.detach().requires_grad_(), weight.detach().requires_grad_()]
+        if layer.bias is not None:
+            inputs.append(layer.bias.detach().requires_grad_())
+        out = layer._conv_forward(*inputs, *[None] * (3 - len(inputs)))
+        gradients = [*torch.autograd.grad(out, inputs, grad), None]
+    return [g if need else None for g, need in zip(gradients, needs, strict=False)]
 
 
 class Sparsify(torch.autograd.Function):
@@ -100,7 +116,10 @@ class Sparsify(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         rows, active, positions = rows_of(grad)
-        g, m = ctx.layer.estimate(rows[active], active // positions, positions)
+        estimated = ctx.layer.estimate(rows[active], active // positions, positions)
+        if estimated is None:
+            return grad, None
+        g, m = estimated
         ctx.layer.finish(m)
         out = torch.zeros_like(rows).index_copy_(0, active, g)
         return out.view(len(grad), positions, -1).transpose(1, 2).reshape(grad.shape), None

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from ..buffers import arange, zeros
 from .windows import EMPTY, Entries, scatter
 
 
@@ -36,9 +37,9 @@ class Grid:
         """Where the window of each position of the output starts (B T)."""
         height, width = self.size
         rows, columns = two(self.out)
-        down = torch.arange(rows) * self.stride[0] * width
-        right = torch.arange(columns) * self.stride[1]
-        first = torch.arange(len(self.x)) * height * width
+        down = arange(rows) * self.stride[0] * width
+        right = arange(columns) * self.stride[1]
+        first = arange(len(self.x)) * height * width
         return (first[:, None, None] + down[:, None] + right).flatten()
 
     def gradients(
@@ -47,10 +48,10 @@ class Grid:
         """∂ℓ/∂W, ∂ℓ/∂b and ∂ℓ/∂x of the entries, in the shapes of weight, bias and x."""
         (height, width), (down, right) = self.images.shape[2:], self.padding
         rows = self.images.permute(0, 2, 3, 1).reshape(-1, self.images.shape[1])
-        ids = torch.full((len(self.x), *self.size), EMPTY)
-        ids[:, down : down + height, right : right + width] = torch.arange(len(rows)).view(-1, height, width)
-        shifts = (torch.arange(self.window[0]) * self.dilation[0] * self.size[1])[:, None]
-        shifts = (shifts + torch.arange(self.window[1]) * self.dilation[1]).flatten()
+        ids = zeros(len(self.x), *self.size, dtype=torch.int64) + EMPTY
+        ids[:, down : down + height, right : right + width] = arange(len(rows)).view(-1, height, width)
+        shifts = (arange(self.window[0]) * self.dilation[0] * self.size[1])[:, None]
+        shifts = (shifts + arange(self.window[1]) * self.dilation[1]).flatten()
         by_place = weight.flatten(2).transpose(1, 2)[:, None].contiguous()  # (F, 1, w, C)
         grad_weight, grad_bias, grad_x = scatter(entries, rows, ids.flatten(), shifts, by_place, need_x)
         grad_weight = grad_weight[:, 0].transpose(1, 2).reshape(weight.shape)

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..eager import Converted, eager, eager_forward
-from ..suited import by_kernel
+from ..buffers import uses_kernel
+from ..torch_compat import Converted, eager, eager_forward
 from .base import SparseConvolution
 from .selections import flat_top_k
 from .windows import (
@@ -64,8 +64,15 @@ class FusedMaxOverTime(Converted, MaxOverTime):
                 return self(x.to(self.weight.dtype), index, offsets)
         return MaxPass.apply(self, *self.batch(x, index, offsets), self.weight, self.bias)
 
-    def select(self, gradient: Tensor, start: Tensor, offsets: Tensor) -> tuple[Entries, Tensor | None]:
-        """What to propagate of the winners' ∂ℓ/∂h (B, F), and the memory that follows."""
+    @property
+    def active(self) -> bool:
+        """Whether the backward pass is sparse at present."""
+        return False
+
+    def select(
+        self, gradient: Tensor, start: Tensor, offsets: Tensor
+    ) -> tuple[Entries, Tensor | None] | None:
+        """Return the entries to propagate of ∂ℓ/∂h at the maxima (B, F), and the memory after them."""
         return one_a_map(gradient, start), None
 
     def finish(self, m: Tensor | None) -> None:
@@ -75,15 +82,16 @@ class FusedMaxOverTime(Converted, MaxOverTime):
 class SparseMaxOverTime(SparseConvolution, FusedMaxOverTime):
     """FusedMaxOverTime that propagates what its selection keeps; made by `adopt`."""
 
-    def select(self, gradient: Tensor, start: Tensor, offsets: Tensor) -> tuple[Entries, Tensor | None]:
-        """The estimated gradient g as entries, and the memory that follows."""
+    def select(
+        self, gradient: Tensor, start: Tensor, offsets: Tensor
+    ) -> tuple[Entries, Tensor | None] | None:
+        """Return the estimated gradient g as entries and the memory after it, None if g is not finite."""
         positions = int(offsets.diff().max()) - self.kernel_size[0] + 1
-        if not self.enabled or self.keeps_all(positions):
-            self.check(gradient)
+        if self.keeps_all(positions):
             return one_a_map(gradient, start), None
         if self.selection.pooled:
-            g, m = self.estimate(gradient, torch.arange(len(gradient), device=start.device), 1)
-            return one_a_map(g, start), m
+            estimated = self.estimate(gradient, torch.arange(len(gradient), device=start.device), 1)
+            return None if estimated is None else (one_a_map(estimated[0], start), estimated[1])
         rows, example, place = rows_with_gradient(gradient, start, offsets)
         return self.entries(rows, example, place, positions)
 
@@ -107,10 +115,10 @@ class MaxPass(torch.autograd.Function):
         ctx: Any, layer: FusedMaxOverTime, x: Tensor, index: Tensor, offsets: Tensor, *parameters: Tensor
     ) -> Tensor:
         weight, bias = parameters
-        find = best_windows_fast if by_kernel(x, weight, bias) else best_windows
+        find = best_windows_fast if uses_kernel(x, weight, bias) else best_windows
         best, start = find(Batch(x, index, offsets), weight, bias)
         pooled = best.relu_()
-        ctx.layer = layer
+        ctx.layer, ctx.active = layer, layer.active
         ctx.save_for_backward(x, index, offsets, weight, pooled, start)
         return pooled
 
@@ -121,9 +129,11 @@ class MaxPass(torch.autograd.Function):
         x, index, offsets, weight, pooled, start = ctx.saved_tensors
         layer = cast(FusedMaxOverTime, ctx.layer)
         gradient = torch.where(pooled <= 0, 0, grad)  # σ'(h) ⊙ ∂ℓ/∂z; a NaN passes
-        entries, m = layer.select(gradient, start, offsets)
-        form = gradients_fast if by_kernel(x, weight) else gradients
+        selected = layer.select(gradient, start, offsets) if ctx.active else None
+        entries, m = (one_a_map(gradient, start), None) if selected is None else selected
+        form = gradients_fast if uses_kernel(x, weight) else gradients
         batch = Batch(x, index, offsets)
         grad_weight, grad_bias, grad_x = form(entries, batch, weight, ctx.needs_input_grad[1])
-        layer.finish(m)
+        if selected is not None:
+            layer.finish(m)
         return None, grad_x, None, None, grad_weight, gradient.sum(0) if layer.dense_bias else grad_bias

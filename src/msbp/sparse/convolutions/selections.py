@@ -9,9 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..buffers import uses_kernel
 from ..kernels.entries import keep_largest
 from ..sparsifiers import top_k, unified_top_k
-from ..suited import by_kernel
 
 
 def flat_top_k(v: Tensor, k: int, example: Tensor, positions: int) -> Tensor:
@@ -31,7 +31,7 @@ def row_top_k(v: Tensor, k: int, example: Tensor, positions: int) -> Tensor:
 
 def largest_of_rows(v: Tensor, k: int) -> Tensor:
     """top_k, by kernel where one can read v (R, n)."""
-    if not by_kernel(v):
+    if not uses_kernel(v):
         return top_k(v, k)
     out = torch.empty_like(v)
     keep_largest(v.numpy(), k, out.numpy())

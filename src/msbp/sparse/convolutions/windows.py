@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv1d, embedding
 
+from ..buffers import arange, uses_kernel
 from ..kernels import conv as kernels
 from ..kernels import entries as select
-from ..suited import by_kernel
 
 EMPTY = -1  # no word: beyond a sentence's ends
 
@@ -29,7 +29,7 @@ class Batch(NamedTuple):
         """The same with `margin` empty places on both sides of each sentence; refuses what is no batch."""
         extra = 2 * margin * (len(self.offsets) - 1)
         wide, offsets = self.ids.new_empty(len(self.ids) + extra), torch.empty_like(self.offsets)
-        if not by_kernel(self.x):
+        if not uses_kernel(self.x):
             self._check()
             return self._widened(margin, wide)
         if not kernels.widen(margin, len(self.x), *arrays(self.ids, self.offsets, wide, offsets)):
@@ -113,7 +113,7 @@ def gradients_fast(
     entries: Entries, batch: Batch, weight: Tensor, need_x: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """The same by kernels, which pass over entries that are zero."""
-    return scatter(entries, batch.x, batch.ids, torch.arange(weight.shape[2]), weight, need_x)
+    return scatter(entries, batch.x, batch.ids, arange(weight.shape[2]), weight, need_x)
 
 
 def scatter(
@@ -138,7 +138,7 @@ def rows_with_gradient(gradient: Tensor, start: Tensor, offsets: Tensor) -> tupl
     """
     places = int(offsets[-1])
     rows = gradient.new_zeros(places, gradient.shape[1])
-    if by_kernel(gradient):
+    if uses_kernel(gradient):
         place, example = start.new_empty(places), start.new_empty(places)
         count = kernels.rows_with_gradient(*arrays(gradient, start, offsets, place, example, rows))
         return rows[:count], example[:count], place[:count]

@@ -11,7 +11,7 @@ from .compile import kernel
 from .forward import keep_scale
 from .intrinsics import floats, ints, product_nn, product_tn
 from .layout import NONE, PER_SLOT, RELU, SEQUENTIAL, SHARED, stage_table
-from .rows import BYTES, add, weighted_sum
+from .rows import BYTES, add, by_column, form_rows, weighted_sum
 from .select import INFINITE, LANES, largest_magnitude, top_k
 
 NARROW = 32  # a dense stage with at most so many outputs hands its gradient down as factors, too
@@ -181,7 +181,10 @@ def plain(s, grad, above, B, sgemm, scratch):
 
 @kernel
 def backward(table, count, B, grad, sgemm, scratch):
-    """Pull ∂ℓ/∂z of the last stage through; return 0, or 1 + the stage whose gradient is not finite."""
+    """Pull ∂ℓ/∂z of the last stage through; return 0, or 1 + the stage whose gradient is not finite.
+
+    The rows of ∂ℓ/∂W of sparse stages are counted here, for `weight_gradients` to form.
+    """
     stages = stage_table(table, count)
     for depth in range(count - 1, -1, -1):
         s, above = stages[depth], stages[min(depth + 1, count - 1)]
@@ -189,8 +192,11 @@ def backward(table, count, B, grad, sgemm, scratch):
             plain(s, grad, above, B, sgemm, scratch)
         elif not select(s, grad, above, B, scratch):
             return depth + 1
-        elif s.grad_x:
-            propagate(s, B)
+        else:
+            if s.starts:
+                s.touched = by_column(s.values, s.columns, B, s.outputs, s.k, s.starts, s.examples, s.weights)
+            if s.grad_x:
+                propagate(s, B)
         grad = s.grad_x
     for depth in range(count):
         s = stages[depth]
@@ -200,3 +206,14 @@ def backward(table, count, B, grad, sgemm, scratch):
             for j in range(size):
                 memory[j] = following[j]
     return 0
+
+
+@kernel
+def weight_gradients(table, count, B):
+    """Form the rows of ∂ℓ/∂W of every sparse stage that has room for them."""
+    stages = stage_table(table, count)
+    for depth in range(count):
+        s = stages[depth]
+        if s.k and s.rows:
+            lists = s.starts, s.examples, s.weights
+            form_rows(*lists, s.outputs, s.x, B, s.inputs, s.indices, s.rows)

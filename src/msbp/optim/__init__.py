@@ -1,4 +1,4 @@
-"""Adam and SGD with torch's semantics; gradients that wait as factors are taken without forming them.
+"""Adam and SGD with torch's semantics; row-sparse gradients are taken without forming dense ones.
 
 One kernel call updates all parameters of a group that are float32 on the CPU; others go through plain torch.
 """
@@ -12,17 +12,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .sparse.kernels import update
-from .sparse.updates.clipping import clip_grad_norm_, clip_grad_value_
-from .sparse.updates.one_call import Group, OneCall, State
-from .sparse.updates.table import Table
+from ..sparse.buffers import address
+from ..sparse.kernels import update
+from .clipping import clip_grad_norm_, clip_grad_value_
+from .fused import FusedOptimizer, Group, State, mismatch
 
 __all__ = ["SGD", "Adam", "clip_grad_norm_", "clip_grad_value_"]
 
 MAX_AGE = 1 << 20  # steps
 
 
-class Adam(OneCall):
+class Adam(FusedOptimizer):
     """torch.optim.Adam's update (no weight decay, no amsgrad).
 
     A row of a weight that gets no gradient has moments that only decay, so they are left alone and
@@ -68,19 +68,27 @@ class Adam(OneCall):
     def _moments(self, group: Group) -> tuple[str, ...]:
         return "exp_avg", "exp_avg_sq"
 
-    def _turn(self, p: Tensor, state: State, group: Group) -> None:
+    def _last_step(self, state: State, n: int) -> int:
+        last_step = state.get("last_step")
+        if last_step is None:
+            last_step = state["last_step"] = torch.full((n,), state["step"], dtype=torch.int32, device="cpu")
+        if last_step.shape != (n,):
+            raise mismatch("state 'last_step'", last_step.shape, torch.Size((n,)))
+        if last_step.dtype is not torch.int32 or not last_step.is_cpu:
+            last_step = state["last_step"] = last_step.to("cpu", torch.int32)  # as by a cast of all state
+        return address(last_step, (n,), "state 'last_step'", torch.int32)
+
+    def _to_dense(self, state: State, group: Group) -> None:
         if "last_step" in state:
             settle(state, group["betas"], state["step"])
-        else:
-            state["last_step"] = torch.full(p.shape[:1], state["step"], dtype=torch.int32)
 
-    def _call(self, table: Table, group: Group) -> None:
+    def _call(self, table: int, count: int, group: Group) -> None:
         beta1, beta2 = group["betas"]
         constants = float(group["lr"]), beta1, beta2, group["eps"]
-        update.adam(table.address, len(table.parameters), *constants, *powers(beta1, beta2))
+        update.adam(table, count, *constants, *powers(beta1, beta2))
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
-        (beta1, beta2), t = group["betas"], state["step"]
+        (beta1, beta2), t = group["betas"], state["step"] + 1
         m = state["exp_avg"].lerp_(grad, 1 - beta1)
         v = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         root = (v.sqrt() / math.sqrt(1 - beta2**t)).add_(group["eps"])
@@ -106,7 +114,7 @@ def powers(beta1: float, beta2: float) -> tuple[np.ndarray, np.ndarray]:
     return beta1**ages, beta2**ages
 
 
-class SGD(OneCall):
+class SGD(FusedOptimizer):
     """torch.optim.SGD's update, with and without momentum."""
 
     only: ClassVar = {"dampening": 0, "weight_decay": 0, "nesterov": False, "maximize": False}
@@ -119,8 +127,8 @@ class SGD(OneCall):
     def _moments(self, group: Group) -> tuple[str, ...]:
         return ("momentum_buffer",) if group["momentum"] else ()
 
-    def _call(self, table: Table, group: Group) -> None:
-        update.sgd(table.address, len(table.parameters), float(group["lr"]), group["momentum"])
+    def _call(self, table: int, count: int, group: Group) -> None:
+        update.sgd(table, count, float(group["lr"]), group["momentum"])
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
         if group["momentum"]:
