@@ -8,9 +8,9 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from .choices import check_choices, is_number
-from .convolutions.base import SparseConvolution
-from .convolutions.conv import SparseConv1d, SparseConv2d
-from .convolutions.max_over_time import FusedMaxOverTime, MaxOverTime, SparseMaxOverTime
+from .conv.base import SparseConvolution
+from .conv.conv import SparseConv1d, SparseConv2d
+from .conv.max_over_time import FusedMaxOverTime, MaxOverTime, SparseMaxOverTime
 from .linear.chain import Chain
 from .linear.embedding import RowEmbedding, keeps_rows
 from .linear.linear import SparseLinear

@@ -1,5 +1,5 @@
-"""Names of torch that are not public, each with its reason and a fallback; and a base class that keeps converted
-layers right under torch's compilers and tracers.
+"""Names of torch that are not public, each with its reason and a fallback; and a base class that keeps
+converted layers right under torch's compilers and tracers.
 """
 
 import ctypes

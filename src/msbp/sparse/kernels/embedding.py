@@ -8,9 +8,9 @@ kept, U distinct tokens of the batch. tokens (B, F) are int32. All arguments are
 import numpy as np
 
 from .compile import kernel
-from .intrinsics import address_of, floats, ints, longs, part_product_nt
 from .lanes import BYTES
 from .panel_sum import panel_sum
+from .simd import address_of, floats, ints, longs, part_product_nt
 
 _add64, _add16, _add4, _add1 = (panel_sum(lanes, add=True) for lanes in (64, 16, 4, 1))
 FEW = 8  # a place with at most B / 8 distinct tokens has their products formed once

@@ -4,7 +4,7 @@ import numpy as np
 from numba import carray
 
 from .compile import kernel
-from .intrinsics import pointer
+from .simd import pointer
 
 IDENTITY, RELU, TANH, CUBE = range(4)
 NONE, SHARED, PER_SLOT, SEQUENTIAL = range(4)

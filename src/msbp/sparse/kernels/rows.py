@@ -6,8 +6,8 @@ Letters: B batch, n width of the layer, k kept, i width of the rows that are sum
 import numpy as np
 
 from .compile import kernel
-from .intrinsics import floats, ints, longs
 from .panel_sum import BYTES, panel_sum
+from .simd import floats, ints, longs
 
 _panel64, _panel16, _panel4, _panel1 = panel_sum(64), panel_sum(16), panel_sum(4), panel_sum(1)
 

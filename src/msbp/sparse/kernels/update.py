@@ -10,8 +10,8 @@ from numba import carray
 
 from .adam import drift_row, step_row
 from .compile import kernel
-from .intrinsics import floats, ints, longs, pointer
 from .lanes import BYTES
+from .simd import floats, ints, longs, pointer
 
 _WHOLE = (
     "weight", "first", "second",   # (n, i): the parameter and the optimizer's moments, 0 where it has none

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..buffers import address, arange, empty, zeros
+from ..buffers import address, arange, empty, supports, zeros
 from ..dropout import draw_key, keep_scale
 from ..kernels import layout
-from ..kernels.backward import NARROW, SCRATCH_ROWS, backward, scratch_stride, weight_gradients
-from ..kernels.forward import forward
+from ..kernels.chain_backward import NARROW, SCRATCH_ROWS, backward, scratch_stride, weight_gradients
+from ..kernels.chain_forward import forward
 from ..kernels.select import FIRST_DISTANCE
 from ..memory import MEMORIES, SlotMemory
 from ..row_sparse import RowSparseGradient
@@ -84,8 +84,10 @@ class StageBuffers:
         """Return address and slots of the memory, which may have been moved, loaded, grown or replaced."""
         if self.memory is None:
             return 0, 0
-        m, sparse = self.memory.on(weight, self.n), self.stage.sparse
-        self.slots = len(m)
+        m: Any = self.memory._buffers["m"]  # nn.Module's own access takes a microsecond
+        if not supports(m) or m.shape[-1] != self.n:
+            m = self.memory.on(weight, self.n)
+        self.slots, sparse = m.shape[0], self.stage.sparse
         return address(m, (self.slots, self.n), "the memory", of=sparse and sparse.name), self.slots
 
     def finish(self, B: int) -> None:

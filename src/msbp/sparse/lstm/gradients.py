@@ -13,7 +13,7 @@ from torch import Tensor
 from ..buffers import uses_kernel
 from ..kernels import lstm as kernels
 from . import cell
-from .carry import Carry
+from .memory_over_time import Carry
 
 Estimate = Callable[[Tensor, Carry], tuple[Tensor, None]]
 

@@ -11,9 +11,9 @@ from torch import Tensor
 from ..buffers import address, empty, zeros
 from ..kernels import gates, panels
 from ..kernels.select import FIRST_DISTANCE
-from .carry import Carry
 from .cell import rows_of
 from .gradients import FullGradient, NotFinite, Saved, Weights
+from .memory_over_time import Carry
 
 
 class ListedGradient(FullGradient):

@@ -20,9 +20,9 @@ from ..dropout import dropout
 from ..memory import MEMORIES, GradientMemory
 from ..sparsifiers import SPARSIFIERS, Sparsifier
 from ..torch_compat import Converted, eager_forward
-from .carry import CARRIES, Carry, NoMemory
 from .gradients import EstimatedGradient, FullGradient, Saved, Weights
 from .listed import ListedGradient
+from .memory_over_time import CARRIES, Carry, NoMemory
 from .recurrence import Layer, Plan
 
 States = tuple[Tensor, Tensor]
@@ -123,8 +123,8 @@ class SparseLSTM(FusedLSTM):
     """nn.LSTM that keeps k entries of each gate's gradient at a time step, and carries gamma times the rest.
 
     These are the gradients of the gates' pre-activations. gates: per_gate (k of the H of each gate) | joint
-    (4k of all 4H). carry: time | batch, see carry.py. The other choices are those of SparseLinear. Every
-    layer and direction has a memory, none of it in the state_dict.
+    (4k of all 4H). carry: time | batch, see memory_over_time.py. The other choices are those of SparseLinear.
+    Every layer and direction has a memory, none of it in the state_dict.
     """
 
     own_state = (

@@ -5,9 +5,9 @@ import math
 import numpy as np
 
 from .compile import kernel
-from .intrinsics import floats, product_nt, scramble
 from .layout import CUBE, RELU, TANH, stage_table
-from .used_columns import product_of_used
+from .simd import floats, product_nt, scramble
+from .skip_zeros import product_of_used
 
 WORD = 2**32
 DEPTH_STEP = 0x9E3779B9  # as in dropout.py

@@ -17,8 +17,7 @@ from torch.autograd.function import once_differentiable
 from ..buffers import uses_kernel
 from ..torch_compat import Converted, eager, eager_forward
 from .base import SparseConvolution
-from .selections import flat_top_k
-from .windows import (
+from .patches import (
     Batch,
     Entries,
     best_windows,
@@ -27,6 +26,7 @@ from .windows import (
     gradients_fast,
     rows_with_gradient,
 )
+from .selections import flat_top_k
 
 
 class MaxOverTime(nn.Conv2d):

@@ -7,12 +7,12 @@ change only when all went well.
 
 import numpy as np
 
+from .chain_forward import keep_scale
 from .compile import kernel
-from .forward import keep_scale
-from .intrinsics import floats, ints, product_nn, product_tn
 from .layout import NONE, PER_SLOT, RELU, SEQUENTIAL, SHARED, stage_table
 from .rows import BYTES, add, by_column, form_rows, weighted_sum
 from .select import INFINITE, LANES, largest_magnitude, top_k
+from .simd import floats, ints, product_nn, product_tn
 
 NARROW = 32  # a dense stage with at most so many outputs hands its gradient down as factors, too
 SCRATCH_ROWS = 6

@@ -15,8 +15,8 @@ from ..buffers import uses_kernel, zeros
 from ..choices import BIAS_GRADIENTS, check_choices
 from ..memory import MEMORIES, GradientMemory, SequentialMemory, SharedMemory
 from ..torch_compat import Converted
+from .patches import Entries, keep_entries
 from .selections import SELECTIONS, Selection, row_top_k
-from .windows import Entries, keep_entries
 
 
 class SparseConvolution(Converted):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..buffers import arange, zeros
-from .windows import EMPTY, Entries, scatter
+from .patches import EMPTY, Entries, scatter
 
 
 class Grid:

@@ -12,9 +12,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .compile import kernel
-from .intrinsics import address_of, floats, ints
 from .lanes import BYTES, I32, I64, REAL, Lanes
 from .select import MAGNITUDE
+from .simd import address_of, floats, ints
 
 LANES = 32
 PANEL = 192  # columns of x that are worked on at a time: 24 KiB
