@@ -6,10 +6,10 @@ and convolutions; kernels has what runs for them on a CPU, updates what optimize
 """
 
 from .backward import backward
-from .convert import convert, fuse, memories, revert
 from .conv.base import SparseConvolution
 from .conv.conv import SparseConv1d, SparseConv2d
 from .conv.max_over_time import MaxOverTime
+from .convert import convert, fuse, memories, revert
 from .dropout import keep_mask
 from .linear.chain import Chain, look_up
 from .linear.linear import SparseLinear
