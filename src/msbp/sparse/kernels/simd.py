@@ -212,12 +212,13 @@ def row_sum(add: bool):
         """As panel_sum's, for rows of `width` columns."""
 
         def build(context, builder, signature, args):
-            out, width, base, *product = args
+            out, width, base, stride, rows, values, start, stop = args
 
             def piece(floats: Lanes, offset: ir.Value) -> None:
                 to = builder.add(out, offset)
                 first = floats.load(to) if add else None
-                floats.store(floats.weighted_sum(builder.add(base, offset), *product, first=first), to)
+                part = builder.add(base, offset)
+                floats.store(floats.weighted_sum(part, stride, rows, values, start, stop, first), to)
 
             ladder(builder, width, piece, overlap=not add)
             return context.get_dummy_value()

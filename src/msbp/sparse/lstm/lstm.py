@@ -71,7 +71,7 @@ class FusedLSTM(Converted, nn.LSTM):
         return out.transpose(0, 1) if self.batch_first else out, states
 
     def _layers(self, x: Tensor, sizes: list[int], hx: States | None) -> tuple[Tensor, States]:
-        """Run all layers over x (N, i), `sizes` rows per time step; return out (N, D · H), states (·, B, H)."""
+        """Run all layers over x (N, i), `sizes` rows a time step; return out (N, D · H), states (·, B, H)."""
         self.check_input(x, torch.tensor(sizes, device=CPU))
         if not sizes:
             raise RuntimeError(f"{self} got sequences of length 0; it needs at least one time step")

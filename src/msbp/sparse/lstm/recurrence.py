@@ -18,8 +18,7 @@ from .gradients import FullGradient, NotFinite, Saved, Weights
 
 
 class Plan(NamedTuple):
-    """The rows of each time step in order of time, the number of a direction's parameters, and the propagation
-    of the gradient in each direction."""
+    """Rows of each time step in order of time, parameters per direction, and each direction's propagation."""
 
     steps: list[slice]
     parameters: int
