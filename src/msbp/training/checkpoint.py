@@ -136,11 +136,13 @@ def read(path: Path, remedy: str = "name a whole one") -> dict[str, Any]:
 
 def unpacked(path: Path) -> Any:
     """Return what `put` wrote, without running code in it; any error if it is damaged."""
-    with zipfile.ZipFile(path) as parts:  # torch does not check the sums
+    content = io.BytesIO(path.read_bytes())  # so that an OSError is the disk's, not a damaged archive's
+    with zipfile.ZipFile(content) as parts:  # torch does not check the sums
         broken = parts.testzip()
     if broken:
         raise ValueError(f"its part {broken} is altered")
-    return torch.load(path, map_location="cpu", weights_only=True)
+    content.seek(0)
+    return torch.load(content, map_location="cpu", weights_only=True)
 
 
 @contextmanager

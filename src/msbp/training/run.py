@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -167,10 +167,9 @@ class Run:
         shared = self.device.type == "cpu" and share < OWN
         return [f"it had {share:.0%} of its processor, {OWN:.0%} are needed"] * shared
 
-    def texts(self) -> dict[str, list[str]]:
+    def texts(self) -> dict[str, Sequence[str]]:
         """Return lines to keep beside the record, by file name: the data's, and outputs on test."""
-        keep = {name: list(lines) for name, lines in self.splits.keep.items()}
-        return keep | {HYPOTHESES: self.state.texts}
+        return {**self.splits.keep, HYPOTHESES: self.state.texts}
 
     def capture(self) -> dict[str, Any]:
         """Return all that the next step depends on."""

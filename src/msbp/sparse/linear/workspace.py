@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..buffers import address, arange, empty, zeros
+from ..buffers import address, arange, empty, supports, zeros
 from ..dropout import draw_key, keep_scale
 from ..kernels.chain_backward import NARROW, backward, scratch_bytes, weight_gradients
 from ..kernels.chain_forward import RECORD_WORDS, STAGE, forward
@@ -83,8 +83,10 @@ class StageBuffers:
         """Return address and slots of the memory, which may have been moved, loaded, grown or replaced."""
         if self.memory is None:
             return 0, 0
-        m, sparse = self.memory.on(weight, self.n), self.stage.sparse
-        self.slots = len(m)
+        m: Any = self.memory._buffers["m"]  # nn.Module's own access takes a microsecond
+        if not supports(m) or m.shape[-1] != self.n:
+            m = self.memory.on(weight, self.n)
+        self.slots, sparse = m.shape[0], self.stage.sparse
         return address(m, (self.slots, self.n), "the memory", of=sparse and sparse.name), self.slots
 
     def finish(self, B: int) -> None:

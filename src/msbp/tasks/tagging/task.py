@@ -12,7 +12,7 @@ from torch import nn
 
 from ...config import STRICT
 from .. import synthetic
-from ..base import Batch, Count, Cutoff, Sample, Score, Splits, Task, accuracy, digest, in_buckets
+from ..base import Batch, Count, Cutoff, Name, Sample, Score, Splits, Task, accuracy, digest, in_buckets
 from ..text import load_vectors
 from ..treebank import Corpus, Sentence
 from .encoding import Encoder, Spelling, Tagged, TaggedWords, capitals, suffix
@@ -31,7 +31,7 @@ class Tagging(Task[Tagged]):
     vectors: the folder of word vectors, None for none.
     """
 
-    name: str
+    name: Name
     corpus: Corpus
     batch_size: Count
     tags: Literal["xpos", "upos"] = "xpos"
