@@ -1,4 +1,4 @@
-"""SparseConvolution: what convolutions share whose backward pass propagates part of ∂ℓ/∂h.
+"""SparseConvolution: the base of convolutions whose backward pass propagates k entries of ∂ℓ/∂h.
 
 Letters: B examples, F out_channels, T windows (positions of the output), R rows, k kept. A row is the
 gradient of all channels at one window of one example. Rows without any gradient are left out: no memory is
