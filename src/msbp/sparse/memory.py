@@ -26,7 +26,8 @@ class GradientMemory(nn.Module, ABC):
         if not 0 <= gamma <= 1:
             raise ValueError(f"memory ratio gamma must be in [0, 1], got {gamma}")
         self.gamma = gamma
-        self.register_buffer("m", torch.zeros(rows, out_features), persistent=False)
+        m = torch.zeros(rows, out_features, dtype=torch.float32, device="cpu")  # not torch's defaults
+        self.register_buffer("m", m, persistent=False)
 
     @abstractmethod
     def estimate(self, grad_h: Tensor, sparsifier: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
@@ -35,12 +36,13 @@ class GradientMemory(nn.Module, ABC):
     def on(self, tensor: Tensor, width: int) -> Tensor:
         """Return m on the device and of the type of a tensor, moved there if it is not; from meta it is zero.
 
-        RuntimeError if m is not of this width.
+        RuntimeError if m is not of this width or kind.
         """
         m: Any = self._buffers["m"]  # nn.Module's own access takes a microsecond
-        if m.shape[-1] != width:
+        shape = m.shape
+        if len(shape) != 2 or shape[1] != width or not self._fits(shape[0]):
             raise RuntimeError(
-                f"the gradient memory has width {m.shape[-1]}, and the layer has {width} outputs by now: "
+                f"the {type(self).__name__} of a layer with {width} outputs has shape {tuple(shape)}: "
                 "convert a model after its layers are resized, or give the layer a new `memory`"
             )
         if m.dtype is not tensor.dtype or m.device != tensor.device:

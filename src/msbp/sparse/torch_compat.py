@@ -28,6 +28,8 @@ def private(path: str, fallback: Any) -> Any:
 jit_tracing = private("_C._get_tracing_state", lambda: None)
 # The innermost transform of torch.func, or None: tensors inside are wrappers without memory of their own.
 transforming = private("_C._functorch.peek_interpreter_stack", lambda: None)
+# True while torch.export is at work: it must record the plain layer, too.
+exporting = private("compiler.is_exporting", lambda: False)
 # True if an optimizer's step has to be recorded; the public profiler classes take microseconds to ask.
 profiling = private("autograd._profiler_enabled", lambda: True)
 # Hooks on all modules and on all optimizers: where there are any, modules and steps are run one by one.
@@ -109,8 +111,8 @@ def _skip(code: CodeType) -> None:
 class Converted(nn.Module):
     """A layer that stands for one of torch's, `plain`; it goes before that in the list of bases.
 
-    torch.compile and torch.fx call it as a whole; torch.jit.trace and a vmap without gradients take the plain
-    forward pass; torch.jit.script and gradients by torch.func are refused.
+    torch.compile and torch.fx call it as a whole; torch.export, torch.jit.trace and a vmap without gradients
+    take the plain forward pass; torch.jit.script and gradients by torch.func are refused.
     """
 
     plain: type[nn.Module]
@@ -148,7 +150,7 @@ def eager_forward(forward: Callable) -> Any:
     @functools.wraps(forward)
     def run(self: Any, input: Any, *others: Any, **named: Any) -> Any:  # the name in torch's layers
         traced = jit_tracing() is not None or transforming() is not None
-        if traced or (type(input) is not Tensor and isinstance(input, fx.Proxy)):
+        if traced or (type(input) is not Tensor and (isinstance(input, fx.Proxy) or exporting())):
             return self._instead(input, *others, **named)
         return forward(self, input, *others, **named)
 

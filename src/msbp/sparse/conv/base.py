@@ -141,7 +141,8 @@ class SparseConvolution(Converted):
             self.memory.on(grad_h, grad_h.shape[1])
         if not len(grad_h):
             return grad_h, None
-        sparsifier = partial(self.selection.sparsifier, k=self.k, example=example, windows=windows)
+        k = min(self.k, grad_h.shape[1])
+        sparsifier = partial(self.selection.sparsifier, k=k, example=example, windows=windows)
         if self.memory is None:
             g, m = sparsifier(grad_h), None
         elif isinstance(self.memory, SequentialMemory):
@@ -158,7 +159,7 @@ class SparseConvolution(Converted):
         m, estimates = memory.m, []
         for rows in grad_h.split(example.unique_consecutive(return_counts=True)[1].tolist()):
             carried, alone = rows + m, example.new_zeros(len(rows))  # ∂ℓ/∂h + m
-            estimates.append(self.selection.sparsifier(carried, self.k, alone, windows))
+            estimates.append(self.selection.sparsifier(carried, min(self.k, rows.shape[1]), alone, windows))
             m = memory.gamma * (carried - estimates[-1]).mean(0, keepdim=True)  # m ← γ(∂ℓ/∂h + m − g)
         return torch.cat(estimates), m
 
@@ -171,7 +172,7 @@ class SparseConvolution(Converted):
         if by_row and len(rows) and uses_kernel(rows):
             F = rows.shape[1]
             m, gamma = (zeros(1, F), 0.0) if memory is None else (memory.on(rows, F), memory.gamma)
-            return keep_entries(rows, position, self.k, m, gamma)
+            return keep_entries(rows, position, min(self.k, F), m, gamma)
         estimated = self.estimate(rows, example, windows)
         if estimated is None:
             return None

@@ -59,6 +59,12 @@ class FusedMaxOverTime(Converted, MaxOverTime):
 
     @eager_forward
     def forward(self, x: Tensor, index: Tensor, offsets: Tensor) -> Tensor:
+        maps, window = self.bias.shape[0], self.kernel_size[0]
+        if self.weight.shape != (maps, 1, window, x.shape[1]):
+            raise RuntimeError(
+                f"weight of a MaxOverTime with window {window} and a bias of {maps} must have shape "
+                f"{(maps, 1, window, x.shape[1])} for this x, got {tuple(self.weight.shape)}"
+            )
         if torch.is_autocast_enabled(x.device.type):
             with torch.autocast(x.device.type, enabled=False):  # a selection needs the parameters' precision
                 return self(x.to(self.weight.dtype), index, offsets)
@@ -86,6 +92,8 @@ class SparseMaxOverTime(SparseConvolution, FusedMaxOverTime):
         self, gradient: Tensor, start: Tensor, offsets: Tensor
     ) -> tuple[Entries, Tensor | None] | None:
         """Return the estimated gradient g as entries and the memory after it; None if g is not finite."""
+        if self.memory is not None:
+            self.memory.on(gradient, gradient.shape[1])
         windows = int(offsets.diff().max()) - self.kernel_size[0] + 1
         if self.keeps_all(windows):
             return one_per_channel(gradient, start), None

@@ -114,11 +114,11 @@ MOST_POOLS = 8  # of settings of a chain; a schedule of k has many
 class Passing:
     """A pass between forward and backward: its workspace and input, freed when torch frees the graph."""
 
-    __slots__ = ("addresses", "pool", "version", "workspace", "x")
+    __slots__ = ("addresses", "pool", "version", "workspace", "x", "x_address")
 
     def __init__(self, pool: list[Workspace], workspace: Workspace, x: Tensor, addresses: list[int]):
         self.pool, self.workspace, self.x, self.addresses = pool, workspace, x, addresses
-        self.version = x._version
+        self.version, self.x_address = x._version, x.data_ptr()
 
     def __del__(self) -> None:
         self.pool.append(self.workspace)
@@ -128,7 +128,7 @@ class Passing:
     ) -> tuple[Tensor | None, list[Tensor | None]]:
         """Return ∂ℓ/∂x and the parameters' gradients; RuntimeError if x or a weight has changed."""
         x, workspace = self.x, self.workspace
-        if x._version != self.version:
+        if x._version != self.version or x.data_ptr() != self.x_address:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace "
                 "operation: the input of a converted layer"

@@ -35,7 +35,8 @@ class RowEmbedding(Converted, nn.Embedding):
     def forward(self, ids: Tensor) -> Tensor:
         """Return x (..., E) of ids (...)."""
         weight = self.weight
-        if torch.is_grad_enabled() and weight.requires_grad and uses_kernel(weight) and ids.numel():
+        learns = torch.is_grad_enabled() and weight.requires_grad
+        if learns and has_ordinary_rows(self) and uses_kernel(weight) and ids.numel():
             return RowLookup.apply(self.padding_idx, ids, weight)
         return super().forward(ids)
 

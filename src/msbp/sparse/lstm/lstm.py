@@ -171,7 +171,7 @@ class SparseLSTM(FusedLSTM):
             memory.on(weights.hh, len(weights.hh))
         carry = NoMemory() if memory is None else self.carries(memory, batch)
         if self.listable and uses_kernel(*weights[:2], *saved):
-            choices = (4 * self.k, self.groups, self.gamma, carry, self.dense_bias)
+            choices = (4 * min(self.k, weights.hh.shape[1]), self.groups, self.gamma, carry, self.dense_bias)
             return ListedGradient(weights, saved, *choices)
         return EstimatedGradient(weights, saved, self.estimate, carry, self.dense_bias)
 
@@ -188,7 +188,7 @@ class SparseLSTM(FusedLSTM):
     def sparsify(self, carried: Tensor) -> Tensor:
         """Return the entries of carried (n, 4H) that are kept, zeros elsewhere."""
         groups = carried.unflatten(1, (self.groups, -1))
-        return self.sparsifier(groups, 4 * self.k // self.groups).flatten(1)
+        return self.sparsifier(groups, min(4 * self.k // self.groups, groups.shape[2])).flatten(1)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, k={self.__dict__.get('k')}"

@@ -45,6 +45,7 @@ def push(
     state.
     """
     size = len(x), h.shape[1]
+    weights.check(x.shape[1], size[1])
     saved = Saved(x @ weights.ih.T, x.new_empty(size), x.new_empty(size), x.new_empty(size))
     if weights.bias_ih is None or weights.bias_hh is None:
         bias = x.new_zeros(4 * size[1])
