@@ -16,7 +16,7 @@ COMPARED = ("bp", "bp_update", "total")
 OPPONENTS = ("vs_torch", "vs_dense")
 FULL_SHARE = 0.97  # of a processor
 # Of a command: what names tell, or what has no effect on times.
-TOLD = ("case=", "sweep=", "threads=", "allocator=", "format=", "paths.")
+TOLD = ("case=", "sweep=", "threads=", "allocator=", "format=", "paths.", "repetitions=")
 # What readers of a result may count on; of a sweep each point has rows.
 ABOUT: dict[str, Any] = {
     "case": str, "sweep": str | None, "threads": int, "allocator": str, "cpu": str, "torch": str, "blas": str,
@@ -26,8 +26,7 @@ SWEPT = {"key": str, "points": list}
 POINT = {"value": float | str | bool | None}
 ROWS = {"rows": list}
 NUMBERS = (
-    "forward_ms", "bp_ms", "update_ms", "bp_update_ms", "total_ms", "bp_p10_ms", "bp_p90_ms",
-    "bp_materialised_ms", "bp_gflops",
+    "forward_ms", "bp_ms", "update_ms", "bp_update_ms", "total_ms", "bp_p10_ms", "bp_p90_ms", "bp_gflops",
 )  # fmt: skip
 ROW: dict[str, Any] = {
     "name": str, **dict.fromkeys(NUMBERS, float), "peak_mib": float | None, "steps": int,
@@ -52,7 +51,9 @@ def command(result: Result) -> str:
     """What repeats the measurement."""
     words = [f"case={result['case']}", result["sweep"] and f"sweep={result['sweep']}"]
     words += [result["threads"] > 1 and f"threads={result['threads']}"]
+    repetitions = result.get("protocol", {}).get("repetitions", 1)
     words += [result["allocator"] == "default" and "allocator=default", result.get("settings")]
+    words += [repetitions > 1 and f"repetitions={repetitions}"]
     return " ".join(["python -m src.bench", *filter(None, words)])
 
 
