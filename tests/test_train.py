@@ -129,7 +129,7 @@ def test_a_damaged_record_is_told_and_the_request_runs(within, caplog):
     ((folder, whole),) = records(within.outputs).items()
     (folder / "record.json").write_text(json.dumps(whole | {"bp_s": "abc"}))
     assert within()["test"] == whole["test"] and len(records(within.outputs)) == 2
-    assert "does not count as a record: missing or of the wrong type in a record: bp_s" in caplog.text
+    assert "does not count as a record: bp_s: Input should be a valid number" in caplog.text
 
 
 REFUSED = [
