@@ -13,11 +13,11 @@ from omegaconf import DictConfig
 from msbp.analysis import benchmarks, sources
 from msbp.analysis.catalogue import CLAIMS, catalogue
 from msbp.analysis.documents import Document, document
-from msbp.analysis.files import save
 from msbp.analysis.published import contents
 from msbp.analysis.publishing import publish, publish_angles
 from msbp.analysis.settings import Settle, settings_from
 from msbp.analysis.wanted import plain
+from msbp.files import save
 from msbp.launch import CONF, check_keys, compose, folder, start
 from msbp.record import ANGLES
 

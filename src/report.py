@@ -11,7 +11,6 @@ from omegaconf import DictConfig
 from msbp.analysis import published, sources
 from msbp.analysis.catalogue import catalogue
 from msbp.analysis.documents import document
-from msbp.analysis.files import save
 from msbp.analysis.other import listed, other, unused
 from msbp.analysis.page import page
 from msbp.analysis.runs import Record
@@ -19,6 +18,7 @@ from msbp.analysis.settings import Settle, settings_from
 from msbp.analysis.sources import Sources
 from msbp.analysis.terminal import ordered, said
 from msbp.analysis.wanted import Config, plain
+from msbp.files import save
 from msbp.launch import CONF, check_keys, compose, folder, start
 
 FOLDERS = {"own": "report", "published": "report-published"}

@@ -8,9 +8,8 @@ import torch
 from omegaconf import DictConfig
 
 from msbp import machine
-from msbp.analysis.files import save
 from msbp.analysis.theory import checks
-from msbp.interchange import json_text
+from msbp.files import json_text, save
 from msbp.launch import CONF, check_keys, folder, start
 
 

@@ -9,7 +9,7 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from msbp import machine
-from msbp.atomic import written_whole
+from msbp.files import written_whole
 from msbp.launch import CONF, check_keys, start
 from msbp.tasks.parallel import read_lines
 from msbp.trained import files_of, load

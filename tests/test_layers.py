@@ -12,14 +12,14 @@ SPARSE = [path for path in LIBRARY if "sparse" in path.parts]
 FOLDERS = {path.parent.name for path in SPARSE} - {"sparse"}
 ENTRY_POINTS = sorted(path for path in SRC.glob("*.py") if path.stem != "__init__")
 MAY = {  # part of the project -> parts that it may import, besides itself
-    "atomic": set(), "clock": set(), "interrupt": set(), "progress": set(), "launch": set(), "sparse": set(),
+    "clock": set(), "interrupt": set(), "progress": set(), "launch": set(), "sparse": set(),
     "kinds": set(), "limits": set(), "parts": {"kinds"}, "request": {"kinds", "launch", "parts", "record"},
     "optim": {"sparse"}, "models": {"limits", "sparse"}, "methods": {"kinds", "limits", "sparse"},
-    "dropped": {"sparse"}, "machine": {"allocator", "limits"}, "interchange": {"kinds"},
-    "record": {"atomic", "interchange"}, "allocator": set(),
-    "locks": {"atomic", "record"}, "decoding": set(), "tasks": {"atomic", "decoding", "kinds", "limits"},
-    "checkpoint": {"atomic", "record", "sparse"}, "trained": {"checkpoint", "parts", "tasks"},
-    "analysis": {"record", "atomic", "interchange", "limits", "sparse"},
+    "dropped": {"sparse"}, "machine": {"allocator", "limits"}, "files": {"kinds"},
+    "record": {"files"}, "allocator": set(),
+    "locks": {"files", "record"}, "decoding": set(), "tasks": {"files", "decoding", "kinds", "limits"},
+    "checkpoint": {"files", "record", "sparse"}, "trained": {"checkpoint", "parts", "tasks"},
+    "analysis": {"record", "files", "limits", "sparse"},
     "run": {"checkpoint", "clock", "record"},
     "trainer": {"checkpoint", "interrupt", "limits", "machine", "progress", "run"},
     "__init__": set(),

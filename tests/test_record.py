@@ -123,7 +123,7 @@ def test_a_number_that_json_refuses_leaves_no_record(tmp_path, value):
 
 def test_a_writer_that_is_killed_leaves_no_half_file(tmp_path):
     source = (
-        "import os, signal, sys; from pathlib import Path; from msbp.atomic import written_whole\n"
+        "import os, signal, sys; from pathlib import Path; from msbp.files import written_whole\n"
         "with written_whole(Path(sys.argv[1]) / 'record.json') as file:\n"
         "    file.write(b'{'); file.flush(); os.kill(os.getpid(), signal.SIGKILL)\n"
     )

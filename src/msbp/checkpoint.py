@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from .atomic import written_whole
+from .files import written_whole
 from .record import different, signature
 from .sparse import memories
 

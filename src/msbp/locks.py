@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from .atomic import drop_parts, naming, written_whole
+from .files import drop_parts, naming, written_whole
 from .record import NAME
 
 log = logging.getLogger(__name__)

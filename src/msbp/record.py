@@ -10,8 +10,7 @@ from typing import Annotated, Any, TypeVar
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from .atomic import written_whole
-from .interchange import csv_text, json_text, parsed
+from .files import csv_text, json_text, parsed, written_whole
 
 log = logging.getLogger(__name__)
 NAME, ANGLES, HYPOTHESES = "record.json", "angles.jsonl", "hypotheses.txt"

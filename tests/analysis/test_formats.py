@@ -9,7 +9,7 @@ from msbp.analysis.formats import LATEX, MARKDOWN, latex, markdown
 from msbp.analysis.runs import Runs
 from msbp.analysis.sheet import sheet
 from msbp.analysis.tables import fill
-from msbp.interchange import csv_text
+from msbp.files import csv_text
 
 AWKWARD = r"r=0.05_γ 50%&#1~x^2\|b"
 CONFIG = {

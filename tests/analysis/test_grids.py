@@ -8,7 +8,7 @@ from msbp.analysis.documents import document
 from msbp.analysis.formats import renderings
 from msbp.analysis.sources import Sources
 from msbp.analysis.statistics import f_ratio, pooled_t
-from msbp.interchange import csv_text
+from msbp.files import csv_text
 
 GRID = {
     "name": "small", "task": "mnist", "seeds": 4, "baseline": ["method=baseline"], "sbp": ["method=sbp"],

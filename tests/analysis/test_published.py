@@ -5,13 +5,13 @@ import pytest
 
 from msbp.analysis import rows
 from msbp.analysis.documents import document
-from msbp.analysis.files import save
 from msbp.analysis.formats import renderings
 from msbp.analysis.published import contents, shown_in, stale
 from msbp.analysis.publishing import publish, publish_angles, without_paths
 from msbp.analysis.runs import published_runs
 from msbp.analysis.sources import Sources
 from msbp.analysis.tables import fill
+from msbp.files import save
 
 BASE, MSBP = "task=mnist method=baseline", "task=mnist method=msbp"
 CONFIG = {

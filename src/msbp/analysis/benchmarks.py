@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..interchange import check, csv_text, json_text, parsed
-from .files import save
+from ..files import check, csv_text, json_text, parsed, save
 
 Result = Mapping[str, Any]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import jinja2
 from tabulate import tabulate
 
-from ..interchange import csv_text
+from ..files import csv_text
 from .documents import Document
 from .sheet import Grid, Sheet
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..interchange import json_text
+from ..files import json_text, save
 from .documents import Document
-from .files import save
 from .runs import Record, Runs, published_runs
 from .sources import angles_in
 

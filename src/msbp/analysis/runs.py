@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..interchange import check
+from ..files import check
 from ..record import NAME, parse
 
 Record = dict[str, Any]

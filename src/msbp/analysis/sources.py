@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..interchange import check, parsed
+from ..files import check, parsed
 from ..record import ANGLES
 from . import benchmarks
 from .benchmarks import Result

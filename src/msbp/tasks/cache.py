@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..atomic import written_whole
+from ..files import written_whole
 
 Arrays = Mapping[str, np.ndarray]
 MADE_AS = "made_as"  # the array that says what name a file was written under

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from ..atomic import written_whole
+from ..files import written_whole
 
 TIMEOUT = 30  # seconds without an answer
 log = logging.getLogger(__name__)

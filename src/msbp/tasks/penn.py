@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from ..atomic import written_whole
+from ..files import written_whole
 from .brackets import read_mrg
 from .conversion import to_dependencies
 from .download import fetch, md5_of, warn_of_others

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from msbp.atomic import written_whole
+from msbp.files import written_whole
 
 
 def test_a_new_file_has_the_permissions_that_the_user_gives_new_files(tmp_path):
