@@ -18,10 +18,9 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from msbp.analysis import sources
 from msbp.analysis.plan import Plan
-from msbp.analysis.settings import settings_from
-from msbp.analysis.wanted import Config, configs, plain
+from msbp.analysis.runs import own
+from msbp.analysis.settings import Config, configs, plain, settings_from
 from msbp.jobs.news import News
 from msbp.jobs.ready import unready
 from msbp.jobs.workers import Worker, work
@@ -40,7 +39,7 @@ def main(cfg: DictConfig) -> None:
     settle, given = settings_from(Path(CONF), compose), HydraConfig.get().overrides
     refuse_settings_of_runs(given.task)
     where = [word for word in given.task if word.startswith(FOR_RUNS)]
-    plan = Plan(chosen_by(cfg), lambda: sources.own(outputs, published, settle, where), where, tasks_of(cfg))
+    plan = Plan(chosen_by(cfg), lambda: own(outputs, published, settle, where), where, tasks_of(cfg))
     leave_out_what_has_no_data(plan, ("paths.offline=true",) if cfg.dry_run else ())
     planned = plan()
     if cfg.dry_run:

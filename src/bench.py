@@ -6,8 +6,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from msbp.analysis.benchmark_tables import table
-from msbp.analysis.benchmarks import remarks, settings, write
+from msbp.analysis.benchmarks import remarks, settings, table, write
 from msbp.bench.case import measure
 from msbp.bench.progress import Voice
 from msbp.launch import CONF, check_keys, folder, start

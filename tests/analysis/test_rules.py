@@ -4,10 +4,11 @@ import math
 
 import pytest
 
-from msbp.analysis import rules_of_angles, rules_of_grids, rules_of_scores, rules_of_times
-from msbp.analysis.sources import Sources
+from msbp.analysis import rules
+from msbp.analysis.checks import Check, Measured, Outcome, together
+from msbp.analysis.claims import Claim, claims
+from msbp.analysis.runs import Sources
 from msbp.analysis.tables import fill
-from msbp.analysis.verdicts import Check, Claim, Measured, Outcome, claims, together
 
 HOLDS, FAILS, OPEN = Outcome
 METHODS = ("baseline", "sbp", "msbp")
@@ -34,7 +35,7 @@ OFF = (-0.1, 0.0, 0.05, 0.1)
 
 
 @pytest.fixture
-def evidence(record_of, runs_of, settle):
+def evidence(record_of, runs_of, angles_of, settle):
     """From columns of numbers by method, or by the words after it: what rules look at."""
 
     def evidence(benchmarks=(), angles=(), **columns):
@@ -44,8 +45,8 @@ def evidence(record_of, runs_of, settle):
             for words, values in rows.items()
             for seed, value in enumerate(values)
         ]
-        sources = Sources(runs_of(records), settle, benchmarks, angles)
-        return Measured(sources, lambda name: fill(TABLE, sources.runs, settle), {"angle": FIGURE})
+        sources = Sources(runs_of(records), settle, benchmarks, angles_of(angles))
+        return Measured(sources, lambda name: fill(TABLE, sources), {"angle": FIGURE})
 
     return evidence
 
@@ -65,34 +66,30 @@ def about(mean, offsets=OFF):
     ],
 )
 def test_a_higher_score_is_decided_by_its_interval_over_equal_seeds(sbp, msbp, outcome, evidence):
-    (found,) = rules_of_scores.higher(
-        {"tables": ["small"], "than": "sbp"}, evidence(test={"sbp": sbp, "msbp": msbp})
-    )
-    assert found.outcome == outcome and found.n == len(sbp) and found.mute is (len(sbp) == 1)
+    (found,) = rules.higher({"tables": ["small"], "than": "sbp"}, evidence(test={"sbp": sbp, "msbp": msbp}))
+    assert found.outcome == outcome and found.n == len(sbp) and found.excluded is (len(sbp) == 1)
     assert found.command == "python -m src.train -m task=mnist 'seed=range(0,4)' method=sbp,msbp"
 
 
 @pytest.mark.parametrize(("share", "outcome"), [(0.0, OPEN), (0.3, FAILS)])
 def test_where_nothing_was_dropped_equal_scores_are_no_evidence(share, outcome, evidence):
-    dropped = [{"net.0": {"entries": share, "squared_norm": share}}] * 4
     seen = evidence(test={"sbp": about(98.0), "msbp": about(98.0)})
-    for run in seen.sources.runs.records.values():
-        run["dropped_fraction"] = dropped[0]
-    (found,) = rules_of_scores.higher({"tables": ["small"], "than": "sbp"}, seen)
+    seen.sources.runs["dropped_norm"] = share
+    (found,) = rules.higher({"tables": ["small"], "than": "sbp"}, seen)
     assert found.outcome == outcome and ("nothing was dropped" in found.note) is (outcome == OPEN)
 
 
 @pytest.mark.parametrize(("msbp", "outcome"), [(97.8, HOLDS), (96.1, FAILS)])
 def test_what_msbp_regains_is_a_share_of_what_sbp_loses(msbp, outcome, evidence):
     scores = {"baseline": about(98.0), "sbp": about(96.0), "msbp": about(msbp)}
-    (found,) = rules_of_scores.recovers({"tables": ["small"], "share": 0.5}, evidence(test=scores))
+    (found,) = rules.recovers({"tables": ["small"], "share": 0.5}, evidence(test=scores))
     assert found.outcome == outcome and found.estimate == pytest.approx((msbp - 96) / 2)
 
 
 @pytest.mark.parametrize(("msbp", "outcome"), [(1.02, HOLDS), (1.5, FAILS)])
 def test_acceleration_is_a_share_of_sbps(msbp, outcome, evidence):
     seconds = {"baseline": [10.0, 10.1], "sbp": [1.0, 1.01], "msbp": [msbp, msbp]}
-    (found,) = rules_of_times.acceleration({"tables": ["small"], "share": 0.9}, evidence(bp_s=seconds))
+    (found,) = rules.acceleration({"tables": ["small"], "share": 0.9}, evidence(bp_s=seconds))
     assert found.outcome == outcome and found.estimate == pytest.approx(10.05 / msbp)
 
 
@@ -102,18 +99,25 @@ def test_overhead_asks_for_all_of_training_and_for_memory(evidence):
         {"name": name, "bp_ms": 1.0, "total_ms": None, "peak_mib": mib, "steps": 300}
         for name, mib in (("sbp", 100.0), ("msbp", 120.0))
     ]
-    bench = {"case": "mnist", "sweep": None, "threads": 1, "allocator": "keep", "rows": peaks}
+    bench = {
+        "case": "mnist",
+        "sweep": None,
+        "threads": 1,
+        "allocator": "keep",
+        "rows": peaks,
+        "timing_rule": 2,
+    }
     config = {"tables": ["small"], "limit": 0.05}
-    *runs, steps, memory = rules_of_times.overhead(config, evidence([bench], bp_s=seconds))
+    *runs, steps, memory = rules.overhead(config, evidence([bench], bp_s=seconds))
     assert [check.outcome for check in (*runs, steps, memory)] == [HOLDS, HOLDS, HOLDS, FAILS]
     assert memory.estimate == pytest.approx(0.2) and steps.n == 300
     partial = bench | {"settings": ["seconds=0"]}
-    assert len(rules_of_times.overhead(config, evidence([partial], bp_s=seconds))) == len(runs)
+    assert len(rules.overhead(config, evidence([partial], bp_s=seconds))) == len(runs)
 
 
 def test_one_timed_run_decides_nothing_about_overhead(evidence):
     seconds = {"baseline": [10.0], "sbp": [5.0], "msbp": [9.0]}
-    bp, _ = rules_of_times.overhead({"tables": ["small"], "limit": 0.05}, evidence(bp_s=seconds))
+    bp, _ = rules.overhead({"tables": ["small"], "limit": 0.05}, evidence(bp_s=seconds))
     assert bp.outcome == OPEN and bp.estimate == pytest.approx(0.8) and bp.low is None
 
 
@@ -124,9 +128,9 @@ def test_proportional_time_has_slope_one(power, outcome, evidence):
         {"value": k, "rows": [{"name": "sbp", "k_per_layer": {"a": k}, "bp_ms": k**power} | times]}
         for k in (5, 10, 20, 40, 400)
     ]
-    bench = {"case": "mnist", "sweep": "k", "points": points}
+    bench = {"case": "mnist", "sweep": "k", "points": points, "timing_rule": 2}
     config = {"benchmarks": [{"case": "mnist", "sweep": "k"}], "slopes": [0.8, 1.2], "largest": 100}
-    sbp, msbp = rules_of_times.proportional(config, evidence([bench]))
+    sbp, msbp = rules.proportional(config, evidence([bench]))
     assert sbp.outcome == outcome and sbp.n == 4 and not msbp.n
 
 
@@ -140,11 +144,11 @@ def cells(sbp, *msbp):
 @pytest.mark.parametrize(
     ("rule", "scores", "outcome"),
     [
-        (rules_of_grids.improves, cells(about(96), about(98), about(98)), HOLDS),
-        (rules_of_grids.improves, cells(about(98), about(98), about(98)), FAILS),
-        (rules_of_grids.improves, cells(about(96), about(98)), OPEN),
-        (rules_of_grids.steadies, cells([94.0, 96.0, 98.0, 92.0], about(98), about(98)), HOLDS),
-        (rules_of_grids.steadies, cells(about(96), about(98), about(98)), FAILS),
+        (rules.improves, cells(about(96), about(98), about(98)), HOLDS),
+        (rules.improves, cells(about(98), about(98), about(98)), FAILS),
+        (rules.improves, cells(about(96), about(98)), OPEN),
+        (rules.steadies, cells([94.0, 96.0, 98.0, 92.0], about(98), about(98)), HOLDS),
+        (rules.steadies, cells(about(96), about(98), about(98)), FAILS),
     ],
 )
 def test_the_papers_tests_decide_once_all_cells_have_their_runs(rule, scores, outcome, evidence):
@@ -158,7 +162,7 @@ def test_the_papers_tests_decide_once_all_cells_have_their_runs(rule, scores, ou
 @pytest.mark.parametrize(("other", "outcome"), [(98.1, HOLDS), (96.6, FAILS)])
 def test_sensitivity_is_the_range_over_gamma_by_the_gain(other, outcome, evidence):
     scores = cells(about(96), about(98), about(other))
-    (found,) = rules_of_grids.insensitive({"grid": GRID, "limit": 0.5}, evidence(test=scores))
+    (found,) = rules.insensitive({"grid": GRID, "limit": 0.5}, evidence(test=scores))
     gain = (2 + other - 96) / 2
     assert found.outcome == outcome and found.estimate == pytest.approx(abs(other - 98) / gain)
 
@@ -170,6 +174,7 @@ def moments(method, k, degrees, task="mnist"):
             "config": config,
             "k": k,
             "step": step,
+            "epoch": float(step),
             "angle": {"total": math.radians(angle), "hidden": math.radians(90 - angle)},
         }
         for step, angle in enumerate(degrees)
@@ -182,31 +187,31 @@ ANGLES = {"share": 0.95, "figures": ["angle"]}
 def test_angles_that_the_figure_does_not_ask_for_decide_nothing(evidence):
     angles = [*moments("sbp", 5, [60, 80, 81], "pos"), *moments("msbp", 5, [60, 70, 72], "pos")]
     angles += [*moments("sbp", 9, [60, 80, 81]), *moments("msbp", 9, [60, 70, 72])]
-    for rule in (rules_of_angles.smaller, rules_of_angles.falls_with_k):
+    for rule in (rules.smaller_angle, rules.angle_by_k):
         assert [check.n for check in rule(ANGLES, evidence(angles=angles))] == [0]
 
 
 def test_angles_are_compared_after_the_first_step(evidence):
     angles = [*moments("sbp", 5, [60, 80, 81]), *moments("msbp", 5, [60, 70, 72])]
     angles += [*moments("sbp", 20, [40, 50, 60]), *moments("msbp", 20, [40, 51, 61])]
-    small, large, *hidden = rules_of_angles.smaller(ANGLES, evidence(angles=angles))
+    small, large, *hidden = rules.smaller_angle(ANGLES, evidence(angles=angles))
     assert (small.outcome, large.outcome) == (HOLDS, FAILS)
     assert [check.outcome for check in hidden] == [FAILS, HOLDS] and "hidden" in hidden[0].setting
-    assert small.estimate == pytest.approx(-9.5) and small.note == "smaller at 2 of 2 moments"
-    by_k = rules_of_angles.falls_with_k(ANGLES, evidence(angles=angles))
+    assert small.estimate == pytest.approx(-9.5) and small.note == "smaller at 2 of 2 measurements"
+    by_k = rules.angle_by_k(ANGLES, evidence(angles=angles))
     assert [check.outcome for check in by_k] == [HOLDS, HOLDS]
 
 
 @pytest.mark.parametrize(
     ("rule", "config"),
     [
-        (rules_of_scores.higher, {"than": "sbp"}), (rules_of_scores.recovers, {"share": 0.5}),
-        (rules_of_times.acceleration, {"share": 0.9}), (rules_of_times.overhead, {"limit": 0.05}),
-        (rules_of_times.proportional, {"slopes": [0.8, 1.2], "largest": 100}),
-        (rules_of_grids.improves, {"share": 0.9, "runs": 4}),
-        (rules_of_grids.steadies, {"share": 0.9, "runs": 4}),
-        (rules_of_grids.insensitive, {"limit": 0.5}), (rules_of_angles.smaller, {"figures": ["angle"]}),
-        (rules_of_angles.falls_with_k, {"figures": ["angle"]}),
+        (rules.higher, {"than": "sbp"}), (rules.recovers, {"share": 0.5}),
+        (rules.acceleration, {"share": 0.9}), (rules.overhead, {"limit": 0.05}),
+        (rules.proportional, {"slopes": [0.8, 1.2], "largest": 100}),
+        (rules.improves, {"share": 0.9, "runs": 4}),
+        (rules.steadies, {"share": 0.9, "runs": 4}),
+        (rules.insensitive, {"limit": 0.5}), (rules.smaller_angle, {"figures": ["angle"]}),
+        (rules.angle_by_k, {"figures": ["angle"]}),
     ],
 )  # fmt: skip
 def test_without_measurements_a_rule_decides_nothing_and_tells_the_command(rule, config, evidence):
@@ -215,9 +220,9 @@ def test_without_measurements_a_rule_decides_nothing_and_tells_the_command(rule,
     assert found and all(check.outcome == OPEN and not check.n and check.command for check in found)
 
 
-def claim(*outcomes, needs=1, absent=0, mute=0):
+def claim(*outcomes, needs=1, absent=0, excluded=0):
     checks = [Check("measured", outcome, n=5) for outcome in outcomes]
-    checks += [Check("a single run", OPEN, n=1, mute=True)] * mute
+    checks += [Check("a single run", OPEN, n=1, excluded=True)] * excluded
     return Claim("c", "", "", "", [], "", [*checks, *[Check("absent", OPEN)] * absent], needs)
 
 
@@ -227,13 +232,13 @@ def test_one_setting_against_a_claim_refutes_it_and_most_settings_support_it():
     assert claim(HOLDS, OPEN).outcome == claim(absent=1).outcome == claim(HOLDS, needs=2).outcome == OPEN
     assert claim(HOLDS, OPEN, absent=2).reason == "1 for it, 1 undecided, 2 not measured"
     assert claim(HOLDS, needs=2).reason == "1 for it; at least 2 wanted"
-    assert claim(HOLDS, mute=3).outcome == HOLDS and claim(mute=3).outcome == OPEN
-    assert claim(HOLDS, mute=3, needs=2).reason == "1 for it, 3 that cannot decide; at least 2 wanted"
+    assert claim(HOLDS, excluded=3).outcome == HOLDS and claim(excluded=3).outcome == OPEN
+    assert claim(HOLDS, excluded=3, needs=2).reason == "1 for it, 3 that cannot decide; at least 2 wanted"
 
 
 def test_claims_state_their_rule_with_its_numbers(evidence):
     config = {"order": 1, "title": "T", "quote": "Q", "where": "W", "rule": "at least {share}", "share": 0.9}
-    config |= {"_target_": "msbp.analysis.rules_of_angles.smaller", "figures": ["angle"]}
+    config |= {"_target_": "msbp.analysis.rules.smaller_angle", "figures": ["angle"]}
     (found,) = claims({"angle": config}, {}, {"angle": FIGURE}, evidence().sources)
     assert found.rule == "at least 0.9" and found.outcome == OPEN
 

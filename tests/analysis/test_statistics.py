@@ -2,40 +2,26 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from msbp.analysis.intervals import bootstrap, deviation_interval, difference, line_of, mean_interval, slope
 from msbp.analysis.statistics import (
+    bootstrap,
     brown_forsythe,
     critical_f,
     critical_t,
-    delta,
+    deviation_interval,
+    difference,
     effect_size,
     f_ratio,
     holm,
+    line_of,
+    mean_interval,
     paired_t,
     pooled_t,
-    speedup,
-    summarize,
+    slope,
     welch_t,
-)  # fmt: skip
+)
 
 SBP = [97.1, 97.6, 96.8, 97.9, 97.2, 96.9]
 MSBP = [98.0, 98.1, 97.9, 98.2, 98.0, 97.8]
-
-
-def test_the_deviation_is_that_of_a_sample():
-    summary = summarize([97.8, 98.0, 98.2])
-    assert (summary.mean, summary.n) == (pytest.approx(98.0), 3)
-    assert summary.sd == pytest.approx(0.2)
-
-
-def test_one_run_has_no_deviation():
-    assert summarize([98.0]).sd is None
-
-
-def test_a_ratio_is_of_means_and_a_difference_points_above():
-    slow, fast = summarize([8.0, 12.0]), summarize([2.0])
-    assert speedup(slow, fast) == 5.0
-    assert delta(slow, fast) == -8.0
 
 
 @pytest.mark.parametrize(("test", "equal_var"), [(pooled_t, True), (welch_t, False)])

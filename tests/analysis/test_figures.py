@@ -3,17 +3,14 @@
 import math
 from itertools import combinations
 
+import pandas as pd
 import pytest
 
-from msbp.analysis import complexity, figures, rules_of_times
-from msbp.analysis.benchmark_tables import sweep_table
-from msbp.analysis.drawing import drawn
-from msbp.analysis.figure import Figure, Point, Series
-from msbp.analysis.formats import renderings
-from msbp.analysis.published import files_of
-from msbp.analysis.runs import Runs
-from msbp.analysis.sources import Sources
-from msbp.analysis.verdicts import Measured
+from msbp.analysis import complexity, figures, rules
+from msbp.analysis.benchmarks import sweep_table
+from msbp.analysis.checks import Measured
+from msbp.analysis.render import POINTS, Figure, Series, files, images, renderings
+from msbp.analysis.runs import Sources
 
 BY_K = {"benchmarks": [{"case": "mnist", "sweep": "k"}]}
 
@@ -44,12 +41,19 @@ def swept():
         "allocator": "keep",
         "points": points,
     }
-    return about | {"cpu": "A 1", "torch": "2.6", "blas": "mkl", "commit": "12345678", "dirty": False}
+    return about | {
+        "cpu": "A 1",
+        "torch": "2.6",
+        "blas": "mkl",
+        "commit": "12345678",
+        "dirty": False,
+        "timing_rule": 2,
+    }
 
 
 @pytest.fixture
-def sources(settle):
-    return lambda **more: Sources(Runs(), settle, **more)
+def sources(settle, runs_of):
+    return lambda **more: Sources(runs_of([]), settle, **more)
 
 
 def test_theory_counts_rows_of_w_and_the_selection_among_the_entries_of_h():
@@ -62,7 +66,7 @@ def test_theory_counts_rows_of_w_and_the_selection_among_the_entries_of_h():
 
 def test_measurements_stand_beside_theory_as_shares_of_the_dense_row(swept, sources):
     config = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10, **BY_K}
-    sbp, msbp, *_ = complexity.document(config, sources(benchmarks=[swept])).numbers
+    sbp, msbp, *_ = complexity.document(config, sources(benchmarks=[swept])).numbers.to_dict("records")
     assert (sbp["k"], sbp["bp_ms_share"], sbp["mib_share"]) == (5, 0.0625, 0.5)
     assert sbp["mflop"] == 50 * 0.05 and msbp["theory"] > sbp["theory"]
 
@@ -76,13 +80,13 @@ def test_what_was_not_measured_has_its_command(sources):
 def test_bp_time_is_by_k_with_percentiles_and_the_dense_row_beside(swept, sources):
     made = figures.bp_time({"name": "bp", "caption": "BP", **BY_K}, sources(benchmarks=[swept]))
     sbp, msbp, dense = made.figure.series
-    assert [(p.x, p.y) for p in sbp.points] == [(5, 0.05), (50, 0.5)]
-    assert (msbp.points[0].low, msbp.points[0].high) == pytest.approx((0.09, 0.11))
-    assert [(p.x, p.y) for p in dense.points] == [(5, 0.8), (50, 0.8)]
-    assert made.measured and not made.lacks
+    assert dict(sbp.points[["x", "y"]].values) == {5: 0.05, 50: 0.5}
+    assert (msbp.points.low[0], msbp.points.high[0]) == pytest.approx((0.09, 0.11))
+    assert dict(dense.points[["x", "y"]].values) == {5: 0.8, 50: 0.8}
+    assert made.measured and not made.missing
 
 
-def test_angles_are_means_over_seeds_in_degrees(sources, record_of, runs_of):
+def test_angles_are_means_over_seeds_in_degrees(sources, record_of, runs_of, angles_of):
     signature = "task=mnist method=msbp"
     angles = [
         {"config": {"signature": signature, "seed": seed, "method": "msbp"}, "k": 5, "step": 0, "epoch": 0.0}
@@ -92,26 +96,29 @@ def test_angles_are_means_over_seeds_in_degrees(sources, record_of, runs_of):
     rows = [{"label": "MSBP, k=5", "overrides": ["method=msbp"]}]
     config = {"name": "angle", "caption": "δ", "shows": "angles", "seeds": 2, "columns": []}
     config |= {"blocks": [{"title": "MNIST", "task": "mnist", "rows": rows}]}
-    made = figures.angle(config, Sources(runs_of([record_of(signature)]), sources().settle, angles=angles))
-    (point,) = made.figure.series[0].points
+    made = figures.angle(
+        config, Sources(runs_of([record_of(signature)]), sources().settle, angles=angles_of(angles))
+    )
+    (point,) = made.figure.series[0].points.itertuples()
     assert (point.x, point.y, point.n) == (0, pytest.approx(75), 2)
-    assert made.angles == angles and len(made.used) == 1
+    assert list(made.angles.record) == angles and len(made.used) == 1
 
 
 def test_an_empty_figure_is_not_drawn_but_says_what_to_run(sources):
     made = figures.bp_time({"name": "bp", "caption": "BP", **BY_K}, sources())
-    assert files_of(made).keys() == {"csv", "md", "tex"}
-    assert "- `python -m src.bench case=mnist sweep=k`" in files_of(made)["md"]
+    assert files(made).keys() == {"csv", "md", "tex"}
+    assert "- `python -m src.bench case=mnist sweep=k`" in files(made)["md"]
     with pytest.raises(ValueError, match="nothing to draw"):
-        drawn(made.figure)
+        images(made.figure)
 
 
 def test_a_figure_is_drawn_as_png_and_svg_the_same_each_time():
-    series = [Series("SBP", [Point(1, 2.0), Point(2, 3.0, 2.5, 3.5)]), Series("empty", [])]
-    figure = Figure("T", "k", "ms", series, [Series("baseline", [Point(0, 2.5)], 3, ":")], log="x")
-    first = drawn(figure)
+    points = pd.DataFrame([(1, 2.0, math.nan, math.nan, 1), (2, 3.0, 2.5, 3.5, 9)], columns=POINTS)
+    series = [Series("SBP", points), Series("empty", points[:0])]
+    figure = Figure("T", "k", "ms", series, [Series("baseline", points[:1], 3, ":")], log="x")
+    first = images(figure)
     assert first["png"].startswith(b"\x89PNG") and b"<svg" in first["svg"]
-    assert first == drawn(figure)
+    assert first == images(figure)
 
 
 ROWS = "torch", "dense", "sbp", "msbp"
@@ -126,22 +133,24 @@ def test_of_a_partial_sweep_what_is_there_is_shown_and_the_rest_is_empty(swept, 
         point["rows"] = [each for each in every if each["name"] in part]
     measured = sources(benchmarks=[swept])
     table, figure = complexity.document(config, measured), figures.bp_time(config, measured)
-    assert [each["row"] for each in table.numbers] == 2 * [name for name in ("sbp", "msbp") if name in part]
-    assert all((each["bp_ms_share"] is None) == ("dense" not in part) for each in table.numbers)
+    assert list(table.numbers.get("row", [])) == 2 * [name for name in ("sbp", "msbp") if name in part]
+    assert (table.numbers.get("bp_ms_share", pd.Series()).isna() == ("dense" not in part)).all()
     named = {
-        series.label.lower().replace("baseline", "dense") for series in figure.figure.series if series.points
+        series.label.lower().replace("baseline", "dense")
+        for series in figure.figure.series
+        if len(series.points)
     }
     assert named == (set(part) - {"torch"} if {*part} & {"sbp", "msbp"} else set())
-    assert renderings(table).keys() == {"md", "tex", "csv"} and files_of(figure, draw=False)
-    rules = {**config, "slopes": [0.8, 1.2], "largest": 100}
-    assert len(rules_of_times.proportional(rules, Measured(measured, dict, {}))) == 2
+    assert renderings(table).keys() == {"md", "tex", "csv"} and files(figure, draw=False)
+    rule = {**config, "slopes": [0.8, 1.2], "largest": 100}
+    assert len(rules.proportional(rule, Measured(measured, dict, {}))) == 2
     assert all(f"BP of {name}" in sweep_table(swept) for name in part)
 
 
 def test_a_sweep_without_points_or_with_uneven_ones_is_shown(swept, sources):
     config = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10, **BY_K}
     swept["points"][0]["rows"] = swept["points"][0]["rows"][2:]
-    assert [each["row"] for each in complexity.document(config, sources(benchmarks=[swept])).numbers] == [
+    assert list(complexity.document(config, sources(benchmarks=[swept])).numbers.row) == [
         "msbp", "sbp", "msbp",
     ]  # fmt: skip
     assert "BP of dense" in sweep_table(swept)

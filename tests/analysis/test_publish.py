@@ -3,13 +3,11 @@ from functools import partial
 
 import pytest
 
-from msbp.analysis import rows
-from msbp.analysis.documents import document
-from msbp.analysis.formats import renderings
-from msbp.analysis.published import contents, shown_in, stale
-from msbp.analysis.publishing import publish, publish_angles, without_paths
-from msbp.analysis.runs import published_runs
-from msbp.analysis.sources import Sources
+from msbp.analysis.publish import contents, publish, publish_angles, shown_in, stale, without_paths
+from msbp.analysis.render import renderings
+from msbp.analysis.report import document
+from msbp.analysis.runs import Sources, read_runs
+from msbp.analysis.table_text import document_of
 from msbp.analysis.tables import fill
 from msbp.files import save
 
@@ -34,7 +32,9 @@ def lines(tmp_path):
 @pytest.fixture
 def offer(runs_of, settle, lines):
     """Publish what the table uses of these records."""
-    return lambda records, **keys: publish([rows.of(fill(CONFIG, runs_of(records), settle))], lines, **keys)
+    return lambda records, **keys: publish(
+        [document_of(fill(CONFIG, Sources(runs_of(records), settle)))], lines, **keys
+    )
 
 
 def published(lines):
@@ -70,11 +70,11 @@ NEW = {"commit": "f" * 16, "test": 98.4}
 
 
 def test_what_publishing_changes_is_told(offer, record_of):
-    assert list(offer([record_of(MSBP, seed) for seed in (0, 1)]).told()) == [
+    assert list(offer([record_of(MSBP, seed) for seed in (0, 1)]).lines()) == [
         "2 added, 0 replaced, 0 kept as they were"
     ]
     change = offer([record_of(MSBP, 0), record_of(MSBP, 1, test=98.4), record_of(BASE, 0)])
-    assert list(change.told()) == [
+    assert list(change.lines()) == [
         "1 added, 1 replaced, 1 kept as they were",
         f"replaced mnist msbp seed 1 ({MSBP}): commit 12345678 by 12345678",
     ]
@@ -129,8 +129,8 @@ def test_a_damaged_line_is_not_dropped_in_silence(offer, lines, record_of):
 def test_published_records_give_the_same_table_as_the_runs(offer, lines, record_of, runs_of, settle):
     records = [record_of(signature, seed) for signature in (BASE, MSBP) for seed in (0, 1)]
     offer(records)
-    assert renderings(rows.of(fill(CONFIG, published_runs(lines), settle))) == (
-        renderings(rows.of(fill(CONFIG, runs_of(records), settle)))
+    assert renderings(document_of(fill(CONFIG, Sources(read_runs(lines, []), settle)))) == (
+        renderings(document_of(fill(CONFIG, Sources(runs_of(records), settle))))
     )
 
 
@@ -196,8 +196,10 @@ def angles():
     ]
 
 
-def test_angles_are_published_with_their_runs_and_each_moment_once(lines, record_of, runs_of, settle, angles):
-    made = document(FIGURE, Sources(runs_of([record_of(MSBP)]), settle, angles=angles))
+def test_angles_are_published_with_their_runs_and_each_once(
+    lines, record_of, runs_of, settle, angles, angles_of
+):
+    made = document(FIGURE, Sources(runs_of([record_of(MSBP)]), settle, angles=angles_of(angles)))
     publish([made], lines)
     kept = lines.with_name("angles.jsonl")
     assert publish_angles(made, kept) == publish_angles(made, kept) == 2

@@ -1,9 +1,8 @@
-"""What rows, cells and figures ask for, and what of it is there."""
+"""The runs that rows, cells and figures request, and which of them are on record."""
 
 import pytest
 
-from msbp.analysis.sources import Sources
-from msbp.analysis.wanted import lacks, measurements, wanted
+from msbp.analysis.runs import Sources, coverage, measurements, missing_commands
 
 ROWS = [{"label": "MLP", "overrides": ["method=baseline"]}, {"label": "MSBP", "overrides": ["method=msbp"]}]
 BLOCK = {"title": "MNIST", "task": "mnist", "score": "Acc (%)", "rows": ROWS}
@@ -11,6 +10,8 @@ GRID = {
     "name": "small", "task": "mnist", "seeds": 2, "baseline": ["method=baseline"], "sbp": ["method=sbp"],
     "msbp": ["method=msbp"], "sparse": {5: "method.r=0.01"}, "gamma": [0.1, 0.2], "command": "sweep it all",
 }  # fmt: skip
+
+ANGLE = {"k": 5, "step": 0, "epoch": 0.0, "angle": {"total": 1.0, "hidden": 1.0}}
 
 
 def table(columns=("bp_s", "score"), **block):
@@ -23,56 +24,56 @@ def sources(runs_of, settle):
 
 
 def test_a_row_tells_its_overrides_and_which_seeds_are_there(sources, record_of):
-    base, msbp = wanted(table(), sources(record_of("task=mnist method=msbp", 1)))
-    assert base.asked.overrides == ("task=mnist", "method=baseline") and base.missing == (0, 1, 2)
-    assert (msbp.present, msbp.missing, msbp.asked.timed) == ((1,), (0, 2), 3)
+    base, msbp = coverage(table(), sources(record_of("task=mnist method=msbp", 1)))
+    assert base.row.overrides == ("task=mnist", "method=baseline") and base.missing == (0, 1, 2)
+    assert (msbp.present, msbp.missing, msbp.row.timed) == ((1,), (0, 2), 3)
 
 
 def test_a_block_may_have_fewer_seeds_and_fewer_times(sources):
-    asked = wanted(table(seeds=2, timed=1), sources())[0].asked
+    asked = coverage(table(seeds=2, timed=1), sources())[0].row
     assert (asked.seeds, asked.timed) == (2, 1)
 
 
 def test_a_table_without_seconds_wants_no_times(sources):
-    assert wanted(table(["score"]), sources())[0].asked.timed == 0
+    assert coverage(table(["score"]), sources())[0].row.timed == 0
 
 
 def test_a_timed_seed_without_comparable_times_is_named(sources, record_of):
     runs = [record_of("task=mnist method=msbp", seed, times_comparable=seed == 1) for seed in range(3)]
-    row = wanted(table(timed=2), sources(*runs))[1]
+    row = coverage(table(timed=2), sources(*runs))[1]
     assert row.without_times == (0,) and row.with_times == (1,) and not row.missing
 
 
 def test_a_task_that_does_not_exist_is_wanted_but_not_known(runs_of):
-    row, _ = wanted(table(), Sources(runs_of([]), lambda overrides: None))
+    row, _ = coverage(table(), Sources(runs_of([]), lambda overrides: None))
     assert not row.known
 
 
 def test_a_grid_wants_the_baseline_and_for_each_k_sbp_and_every_gamma(sources):
-    cells = wanted({"grid": GRID}, sources())
-    assert [" ".join(cell.asked.overrides) for cell in cells] == [
+    cells = coverage({"grid": GRID}, sources())
+    assert [" ".join(cell.row.overrides) for cell in cells] == [
         "task=mnist method=baseline", "task=mnist method=sbp method.r=0.01",
         "task=mnist method=msbp method.r=0.01 method.gamma=0.1",
         "task=mnist method=msbp method.r=0.01 method.gamma=0.2",
     ]  # fmt: skip
-    assert {cell.asked.seeds for cell in cells} == {2}
+    assert {cell.row.seeds for cell in cells} == {2}
 
 
 def test_what_is_lacking_is_told_as_commands_each_once(sources, record_of):
     base = [record_of("task=mnist method=baseline", seed) for seed in (0, 1)]
-    assert lacks({"grid": GRID}, sources(*base, where=["paths.outputs=/tmp/x"])) == [
+    assert missing_commands({"grid": GRID}, sources(*base, where=["paths.outputs=/tmp/x"])) == [
         "sweep it all paths.outputs=/tmp/x"
     ]
-    assert lacks(table(), sources(*base))[0] == (
+    assert missing_commands(table(), sources(*base))[0] == (
         "python -m src.train -m task=mnist 'seed=range(0,3)' method=baseline"
     )
 
 
-def test_a_figure_of_angles_wants_runs_that_were_watched(sources, record_of):
+def test_a_figure_of_angles_wants_runs_that_were_watched(sources, record_of, angles_of):
     signature = "task=mnist method=msbp"
-    watched = [{"config": {"signature": signature, "seed": 2}}]
+    watched = angles_of([{"config": {"signature": signature, "seed": 2, "method": "msbp"}, **ANGLE}])
     plain = record_of(signature, 0)
-    row = wanted(table() | {"shows": "angles"}, sources(plain, angles=watched))[1]
+    row = coverage(table() | {"shows": "angles"}, sources(plain, angles=watched))[1]
     assert row.present == (2,)
 
 

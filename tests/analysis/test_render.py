@@ -4,12 +4,10 @@ import re
 
 import pytest
 
-from msbp.analysis import rows
-from msbp.analysis.formats import LATEX, MARKDOWN, latex, markdown
-from msbp.analysis.runs import Runs
-from msbp.analysis.sheet import sheet
+from msbp.analysis.render import LATEX, MARKDOWN, latex, markdown, renderings
+from msbp.analysis.runs import Sources
+from msbp.analysis.table_text import document_of
 from msbp.analysis.tables import fill
-from msbp.files import csv_text
 
 AWKWARD = r"r=0.05_γ 50%&#1~x^2\|b"
 CONFIG = {
@@ -27,11 +25,12 @@ IN_LATEX = {
 
 @pytest.fixture
 def table(record_of, runs_of, settle):
-    return fill(CONFIG, runs_of([record_of("task=mnist method=msbp", bp_s=123.456)]), settle)
+    runs = runs_of([record_of("task=mnist method=msbp", bp_s=123.456)])
+    return document_of(fill(CONFIG, Sources(runs, settle)))
 
 
 def test_latex_shows_a_label_as_it_was_typed(table):
-    label = re.search(r"^r=.*?(?= & )", latex(sheet(table)), re.MULTILINE)[0]
+    label = re.search(r"^r=.*?(?= & )", latex(table.sheets[0]), re.MULTILINE)[0]
     for markup, letter in IN_LATEX.items():
         label = label.replace(markup, letter)
     assert label == AWKWARD
@@ -49,14 +48,14 @@ def test_letters_that_the_tables_use_survive_in_plain_ascii():
 
 
 def test_latex_rows_have_as_many_cells_as_the_head(table):
-    body = latex(sheet(table))
+    body = latex(table.sheets[0])
     counts = {len(re.findall(r"(?<!\\)&", line)) for line in body.splitlines() if line.endswith(r"\\")}
     columns = re.search(r"\\begin{tabular}{(\w+)}", body)[1]
     assert counts == {len(columns) - 1}
 
 
 def test_markdown_keeps_its_column_count(table):
-    lines = [line for line in markdown(sheet(table)).splitlines() if line.startswith("|")]
+    lines = [line for line in markdown(table.sheets[0]).splitlines() if line.startswith("|")]
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {7}
 
 
@@ -65,7 +64,7 @@ def test_markdown_escapes_are_undone_by_a_reader():
 
 
 def test_csv_has_the_agreed_columns_and_plain_numbers(table):
-    (row,) = csv.DictReader(io.StringIO(csv_text(rows.of(table).numbers)))
+    (row,) = csv.DictReader(io.StringIO(renderings(table)["csv"]))
     agreed = (
         "block task method r gamma hidden n score_mean score_sd bp_s bp_update_s total_s bp_ratio "
         "total_ratio paper_score paper_bp_s paper_total_s"
@@ -77,7 +76,9 @@ def test_csv_has_the_agreed_columns_and_plain_numbers(table):
     assert row["paper_bp_s"] == row["score_sd"] == ""
 
 
-def test_an_empty_table_still_has_every_column(settle):
-    (row,) = csv.DictReader(io.StringIO(csv_text(rows.of(fill(CONFIG, Runs(), settle)).numbers)))
+def test_an_empty_table_still_has_every_column(runs_of, settle):
+    (row,) = csv.DictReader(
+        io.StringIO(renderings(document_of(fill(CONFIG, Sources(runs_of([]), settle))))["csv"])
+    )
     assert row["n"] == "0"
     assert row["bp_s"] == row["bp_ratio"] == ""
