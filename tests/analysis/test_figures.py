@@ -8,8 +8,8 @@ import pytest
 
 from msbp.analysis import complexity, figures, rules
 from msbp.analysis.benchmarks import sweep_table
-from msbp.analysis.checks import Measured
 from msbp.analysis.render import POINTS, Figure, Series, files, images, renderings
+from msbp.analysis.rules import Measured
 from msbp.analysis.runs import Sources
 
 BY_K = {"benchmarks": [{"case": "mnist", "sweep": "k"}]}
@@ -142,8 +142,8 @@ def test_of_a_partial_sweep_what_is_there_is_shown_and_the_rest_is_empty(swept, 
     }
     assert named == (set(part) - {"torch"} if {*part} & {"sbp", "msbp"} else set())
     assert renderings(table).keys() == {"md", "tex", "csv"} and files(figure, draw=False)
-    rule = {**config, "slopes": [0.8, 1.2], "largest": 100}
-    assert len(rules.proportional(rule, Measured(measured, dict, {}))) == 2
+    found = list(rules.slope_by_k({**config, "largest": 100}, Measured(measured, dict, {})))
+    assert len(found) == 2
     assert all(f"BP of {name}" in sweep_table(swept) for name in part)
 
 

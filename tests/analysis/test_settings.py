@@ -3,6 +3,7 @@
 import pytest
 
 from msbp.analysis.runs import Sources, coverage, measurements, missing_commands
+from msbp.analysis.settings import together
 
 ROWS = [{"label": "MLP", "overrides": ["method=baseline"]}, {"label": "MSBP", "overrides": ["method=msbp"]}]
 BLOCK = {"title": "MNIST", "task": "mnist", "score": "Acc (%)", "rows": ROWS}
@@ -82,3 +83,8 @@ def test_a_benchmark_is_there_or_has_a_command(sources):
     by_k, by_hidden = measurements(config, sources(benchmarks=[{"case": "mnist", "sweep": "k"}]))
     assert by_k.present and not by_hidden.present
     assert by_hidden.command == "python -m src.bench case=mnist sweep=hidden"
+
+
+def test_commands_that_differ_in_the_method_alone_are_one_sweep():
+    assert together(["run a method=sbp", "run a method=msbp"]) == "run a method=sbp,msbp"
+    assert together(["run a method=sbp", "", "run b"]) == "run a method=sbp && run b"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hydra.utils import get_method
 
+from msbp.analysis.claims import UNITS, region_of
 from msbp.analysis.report import ROWS as ROW_TABLE
 from msbp.analysis.settings import SECONDS, cells, configs, rows_of, settings_from
 from msbp.analysis.tables import SCORES, SHARES
@@ -77,7 +78,10 @@ def test_the_grid_has_the_papers_cells_and_shares_runs_with_its_tables():
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_claim_quotes_the_paper_and_names_what_decides_it(name):
     config = CLAIMS[name]
-    assert config["title"] and config["quote"] and config["where"] and config["rule"].format(**config)
+    assert all(config[key] for key in ("title", "quote", "where", "effect", "reason"))
+    assert config["unit"] in UNITS and {"low", "high"} & config.keys() and config["margin"] >= 0
+    region = region_of(config)
+    assert region.low < region.high
     assert callable(get_method(config["_target_"]))
     assert set(config.get("tables", ())) <= LISTED.keys()
     assert set(config.get("figures", ())) <= TABLES.keys() | FIGURES.keys()

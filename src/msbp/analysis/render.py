@@ -59,7 +59,7 @@ STYLE: Any = {
 class Sheet:
     """A table as text: blocks are DataFrames of cells, of which the column `command` is shown as code.
 
-    Remarks of cells are numbered notes; below holds the sentences that follow them.
+    Remarks of cells are numbered notes; below holds the sentences that follow them. prose: cells are text.
     """
 
     name: str
@@ -67,6 +67,7 @@ class Sheet:
     blocks: list[pd.DataFrame] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     below: list[str] = field(default_factory=list)
+    prose: bool = False
 
     def mark(self, remarks: Sequence[str]) -> str:
         """Return the raised numbers of these remarks."""
@@ -114,6 +115,19 @@ class Figure:
         return pd.concat(parts)[["series", *POINTS]] if parts else pd.DataFrame()
 
 
+@dataclass(frozen=True)
+class Forest:
+    """Estimates with intervals below each other; rows with an empty `setting` are pooled ones.
+
+    rows: family, setting, estimate, low, high, paper, verdict. edges: of the effects that agree with a claim.
+    """
+
+    title: str
+    rows: pd.DataFrame
+    edges: Sequence[float] = ()
+    unit: str = ""
+
+
 @dataclass
 class Document:
     """A table, a figure or the claims: texts, plain numbers, runs, and commands for what is missing.
@@ -134,6 +148,7 @@ class Document:
     figure: Figure | None = None
     measured: bool = False
     claims: Sequence[Any] = ()
+    forests: dict[str, Forest] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
@@ -155,6 +170,8 @@ def files(document: Document, draw: bool = True) -> dict[str, str | bytes]:
     contents: dict[str, str | bytes] = {**renderings(document)}
     if document.figure and not document.figure.empty:
         contents |= images(document.figure) if draw else dict.fromkeys(IMAGES, b"")
+    for name, forest in document.forests.items():
+        contents[f"{name}.svg"] = drawn_forest(forest) if draw else b""
     return contents
 
 
@@ -185,7 +202,7 @@ def markdown(sheet: Sheet) -> str:
             rows.append([*(cell.translate(MARKDOWN) for cell in cells), code(command)])
         before = block.columns
     text = pd.DataFrame(rows, columns=[head.translate(MARKDOWN) for head in sheet.blocks[0].columns])
-    sides = ["left", *["right"] * (text.shape[1] - 2), "left"]
+    sides = ["left", *["left" if sheet.prose else "right"] * (text.shape[1] - 2), "left"]
     shown = np.flatnonzero((text != "").any())
     notes = "\n".join(f"- {note.translate(MARKDOWN)}" for note in sheet.sentences())
     return "\n\n".join([pipe_table(text.iloc[:, shown], [sides[i] for i in shown]), notes]).rstrip() + "\n"
@@ -213,7 +230,7 @@ def latex(sheet: Sheet) -> str:
             rows.append([rule + (f"% {command}\n" if command else "") + label, *others])
             rule = ""
     text = pd.DataFrame(rows, columns=[head.translate(LATEX) for head in sheet.blocks[0].columns[:-1]])
-    columns = "l" + "r" * (text.shape[1] - 1)
+    columns = "l" + ("l" if sheet.prose else "r") * (text.shape[1] - 1)
     tabular = text.style.hide(axis="index").to_latex(hrules=True, column_format=columns)
     notes = "".join(f"\n{note.translate(LATEX)}\n" for note in sheet.sentences())
     caption = sheet.caption.translate(LATEX)
@@ -282,6 +299,36 @@ def _draw(figure: Figure, axes: Any) -> None:
         getattr(axes, f"{name}axis").set_major_formatter(lambda value, _: f"{value:g}")
     axes.set(xlabel=figure.x, ylabel=figure.y)
     axes.figure.legend(loc="outside right upper", fontsize=8)
+
+
+def drawn_forest(forest: Forest) -> bytes:
+    """Return a forest plot as SVG: diamonds are pooled, grey does not count, crosses are the paper's."""
+    import matplotlib
+    from matplotlib.figure import Figure as Canvas
+
+    rows = forest.rows.reset_index(drop=True)
+    with matplotlib.rc_context(STYLE | {"svg.fonttype": "none"}):
+        canvas = Canvas(figsize=(7.2, 0.8 + 0.24 * len(rows)), layout="constrained")
+        axes = canvas.subplots()
+        for place, row in rows.iterrows():
+            pooled, counted = row.setting == "", row.verdict != "not counted"
+            colour = COLOURS[0] if pooled else COLOURS[1] if counted else "#999999"
+            bars = None if pd.isna(row.low) else [[row.estimate - row.low], [row.high - row.estimate]]
+            look: Any = {"color": colour, "marker": "D" if pooled else "o", "markersize": 6 if pooled else 4}
+            axes.errorbar(row.estimate, place, xerr=bars, capsize=2, linewidth=1.2, **look)
+            if not pd.isna(row.paper):
+                axes.plot(row.paper, place, marker="x", color=COLOURS[2], markersize=5)
+        for edge in forest.edges:
+            axes.axvline(edge, color=COLOURS[0], linestyle=":", linewidth=1)
+        axes.set(
+            yticks=range(len(rows)),
+            yticklabels=rows.setting.where(rows.setting != "", rows.family + ", pooled"),
+        )
+        axes.invert_yaxis()
+        axes.set(xlabel=f"{forest.title} ({forest.unit}); cross: the paper")
+        file = io.BytesIO()
+        canvas.savefig(file, format="svg", metadata={"Date": None})
+    return file.getvalue()
 
 
 def digits(value: float) -> str:

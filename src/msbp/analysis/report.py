@@ -15,7 +15,7 @@ from hydra.utils import get_method
 from ..record import counts, different, flat, settings, signature
 from . import table_text
 from .claims import Claim
-from .render import Document, Sheet, images, markdown, renderings
+from .render import Document, Sheet, drawn_forest, images, markdown, renderings
 from .runs import Sources
 from .settings import Compose, Config
 from .tables import filled
@@ -78,7 +78,7 @@ def page(documents: Iterable[Document], sources: Sources) -> str:
     """Return the page, which needs no network: figures are within, tables have the cells of Markdown."""
     every = list(documents)
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"image": image, "measured": measured, "compact": compact}
+    environment.filters |= {"image": image, "measured": measured, "compact": compact, "forest": forest}
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     runs = sources.runs
     places = runs.cpu + ", torch " + runs.torch + ", commit " + runs.commit.str[:8] if len(runs) else []
@@ -94,12 +94,21 @@ def page(documents: Iterable[Document], sources: Sources) -> str:
 def image(document: Document) -> str:
     """Return the figure as an address that holds all of it."""
     assert document.figure
-    return f"data:image/svg+xml;base64,{base64.b64encode(images(document.figure)['svg']).decode()}"
+    return address(images(document.figure)["svg"])
 
 
-def measured(claim: Claim, block: pd.DataFrame) -> pd.DataFrame:
-    """Return the settings that were measured."""
-    return block.iloc[claim.rows_measured]
+def measured(block: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of families and of settings that were measured."""
+    return block[block.verdict != "not measured"]
+
+
+def address(svg: bytes) -> str:
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+
+
+def forest(document: Document, claim: Claim) -> str:
+    """Return the forest plot of a claim as an address that holds all of it."""
+    return address(drawn_forest(document.forests[claim.name]))
 
 
 def compact(block: pd.DataFrame) -> pd.DataFrame:

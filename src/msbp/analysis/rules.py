@@ -1,302 +1,299 @@
-"""The rules that decide claims, setting by setting: numbers in, checks out, nothing of their presentation."""
+"""The questions behind claims: the effect that each asks about, setting by setting.
 
-from collections.abc import Callable, Iterator
+A rule returns `Setting`s; `verdicts` pools them by family. Effects of times are differences of logarithms.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from .benchmarks import Result, whole_pass
+from .benchmarks import Result, points, whole_pass
 from .benchmarks import command as command_of
 from .benchmarks import name as name_of
-from .checks import Check, Measured, Outcome, above, below, check, together
 from .figures import swept, timed
-from .grid import SBP, gather, scores
-from .render import digits
-from .runs import missing_commands
-from .settings import Config, rows_of
-from .statistics import (
-    LEVEL,
-    Interval,
-    Tested,
-    Values,
-    bootstrap,
-    brown_forsythe,
-    f_ratio,
-    holm,
-    line_of,
-    mean_interval,
-    pooled_t,
-    slope,
-    welch_t,
-)
+from .grid import BASELINE, SBP, gather, scores
+from .runs import Sources, missing_commands
+from .settings import Config, rows_of, together
+from .statistics import Effect, holm, jackknife, log_sd, log_slope, welch_t
 from .tables import Table
 
-BENCHMARKED = {"bp_ms": "BP (ms)", "total_ms": "Total (ms)", "peak_mib": "memory (MiB)"}
+# Tasks and benchmark cases by the kind of network that is trained on them; a name covers its stand-ins.
+FAMILIES = {
+    "MLPs": ("mnist", "parsing", "extreme"), "LSTMs": ("pos",),
+    "CNNs": ("subjectivity", "polarity", "textcnn"),
+    "sequence to sequence": ("en_vi", "zh_en", "multi30k", "nmt"),
+}  # fmt: skip
+SHORT = "trained for fewer epochs than the paper"
+SAME = "nothing was dropped, so the methods are one and the same"
+SINGLE = "one measurement, without a variance"
 ANGLES = "python -m src.train experiment=angle"
 
 
 @dataclass(frozen=True)
+class Setting:
+    """The effect in one setting.
+
+    values: the effect run by run, by seed; or effect, where runs have none of their own. n: runs, 0 where
+    there are none. excluded: why it does not count, though it is shown. group: settings that share runs.
+    """
+
+    family: str
+    name: str
+    command: str
+    group: str = ""
+    values: pd.Series | None = None
+    effect: Effect | None = None
+    n: int = 0
+    paper: float | None = None
+    excluded: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The sources, tables filled from them, and the configuration of figures and tables."""
+
+    sources: Sources
+    table: Callable[[str], Table]
+    configs: Mapping[str, Config]
+
+
+def family_of(task: str) -> str:
+    """Return the family of a task."""
+    return next((name for name, tasks in FAMILIES.items() if task.startswith(tasks)), task)
+
+
+@dataclass(frozen=True)
 class Pair:
-    """An MSBP row of a table with the row beside it that it is compared with, and their block's baseline."""
+    """A row of a table with the row beside it that it is compared with, and their block's first row."""
 
     table: Table
     first: int
     less: int
     more: int
 
-    @property
-    def name(self) -> str:
-        rows = self.table.rows
-        return f"{rows.title[self.more]}: {rows.label[self.more].removeprefix('+ ')}"
+    def setting(self, values: pd.Series, rows: Sequence[int], **more: Any) -> Setting:
+        """Return the setting of this pair, whose effect has these values."""
+        about = self.table.rows.loc[self.more]
+        short = SHORT if any("trainer.epochs=" in word for word in about["shared"]) else ""
+        more["excluded"] = more.get("excluded") or short
+        return Setting(
+            family_of(about.task), f"{about.title}: {about.label.removeprefix('+ ')}",
+            together([self.table.rows.command[row] for row in rows]), f"{self.table.name} {about.task}",
+            values, n=len(values), **more,
+        )  # fmt: skip
 
-    def command(self, *rows: int) -> str:
-        """Return the command that runs these rows."""
-        return together([self.table.rows.command[row] for row in rows])
 
-
-def pairs(config: Config, measured: Measured, than: str) -> Iterator[Pair]:
-    """Yield each MSBP row with the row of that method that has its r, or that has none."""
+def pairs(config: Config, measured: Measured) -> Iterator[Pair]:
+    """Yield each row of the method `of` (MSBP) with the row of `than` that has its r, or that has none."""
     for name in config["tables"]:
         table = measured.table(name)
         for _, block in table.rows.groupby("block"):
-            for more in block.index[block.method == "msbp"]:
-                alike = block[(block.method == than) & (block.r.isna() | (block.r == block.r[more]))]
+            for more in block.index[block.method == config.get("of", "msbp")]:
+                alike = block[block.method == config["than"]]
+                alike = alike[alike.r.isna() | (alike.r == block.r[more])]
                 yield from (Pair(table, block.index[0], less, more) for less in alike.index[:1])
 
 
-def higher(config: Config, measured: Measured) -> list[Check]:
-    """Every MSBP row of the tables against the row of `than` beside it."""
-    return [gain(pair) for pair in pairs(config, measured, config["than"])]
+def scores_of_rows(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield the difference of scores, run by run of equal seeds."""
+    for pair in pairs(config, measured):
+        both = pair.table.common(pair.less, pair.more)
+        gains = both[pair.more] - both[pair.less]
+        runs = pair.table.runs[pair.table.runs.row == pair.more]
+        same = len(gains) and not gains.any() and (runs.dropped_norm == 0).all()
+        printed = pair.table.rows.get("paper_score")
+        paper = None if printed is None else printed[pair.more] - printed[pair.less]
+        rows = pair.less, pair.more
+        yield pair.setting(gains, rows, paper=paper, excluded=SAME if same else "")
 
 
-def gain(pair: Pair) -> Check:
-    both, command = pair.table.common(pair.less, pair.more), pair.command(pair.less, pair.more)
-    gains = both[pair.more] - both[pair.less]
-    if gains.empty:
-        return Check(pair.name, Outcome.OPEN, command=command)
-    runs = pair.table.runs[pair.table.runs.row == pair.more]
-    if not gains.any() and (runs.dropped_norm == 0).all():
-        note = "nothing was dropped, so the methods are one and the same"
-        return check(pair.name, Outcome.OPEN, len(gains), "points", 0.0, command, note, excluded=True)
-    found = mean_interval(gains)
-    value = found or gains.iloc[0]
-    return check(pair.name, above(found, 0), len(gains), "points", value, command, excluded=found is None)
-
-
-def recovers(config: Config, measured: Measured) -> list[Check]:
-    """The share that MSBP regains of the score that SBP loses to the baseline."""
-    checks = []
-    for pair in pairs(config, measured, "sbp"):
+def regained(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield the share that MSBP regains of the score that SBP loses to the baseline."""
+    for pair in pairs(config, measured):
         rows = pair.first, pair.less, pair.more
-        values, command = [pair.table.values(row).to_numpy() for row in rows], pair.command(*rows)
-        n = min(map(len, values))
-        if not n:
-            checks.append(Check(pair.name, Outcome.OPEN, command=command))
-            continue
-        found = bootstrap(regained, *values) if n > 1 else None
-        value = found or float(regained(*values))
-        outcome = above(found, config["share"])
-        checks.append(check(pair.name, outcome, n, "of the loss", value, command, excluded=found is None))
-    return checks
+        values = pair.table.common(*rows)
+        base, sbp, msbp = (pair.table.rows.paper_score[row] for row in rows)
+        share = pseudo_values(share_regained, values)
+        yield pair.setting(share, rows, paper=(msbp - sbp) / (base - sbp))
 
 
-def regained(base: np.ndarray, sbp: np.ndarray, msbp: np.ndarray) -> np.ndarray:
-    lost, more = base.mean(axis=-1) - sbp.mean(axis=-1), msbp.mean(axis=-1) - sbp.mean(axis=-1)
-    with np.errstate(divide="ignore", invalid="ignore"):  # nothing lost: nothing to regain
-        return np.where(lost > 0, more / lost, 0.0)
+def share_regained(scores: np.ndarray) -> float:
+    """Return (MSBP - SBP) / (baseline - SBP) of mean scores in the order baseline, SBP, MSBP."""
+    base, sbp, msbp = scores.mean(axis=0)
+    return float((msbp - sbp) / (base - sbp)) if base != sbp else 0.0
 
 
-def acceleration(config: Config, measured: Measured) -> list[Check]:
-    """MSBP's speed-up of BP over the baseline as a share of SBP's."""
-    checks = []
-    for pair in pairs(config, measured, "sbp"):
-        rows = pair.first, pair.less, pair.more
-        base, sbp, msbp = (positive(pair.table.values(row, "bp_s")) for row in rows)
-        n, command = min(len(base), len(sbp), len(msbp)), pair.command(*rows)
-        if not n:
-            checks.append(Check(pair.name, Outcome.OPEN, command=command, note=why_untimed(pair, "bp_s")))
-            continue
-        gain, share = ratio(base, msbp), ratio(sbp, msbp)
-        outcomes = {above(gain, 1), above(share, config["share"])}
-        outcome = next((o for o in (Outcome.FAILS, Outcome.OPEN) if o in outcomes), Outcome.HOLDS)
-        note = f"{share.estimate:.2f} of SBP's speed-up"
-        checks.append(check(pair.name, outcome, n, "×", gain if n > 1 else gain.estimate, command, note))
-    return checks
+def pseudo_values(statistic: Callable[[np.ndarray], float], runs: pd.DataFrame) -> pd.Series:
+    """Return the jackknife's values by seed; of a single run the statistic itself."""
+    values = runs.to_numpy(dtype=float)
+    found = jackknife(statistic, values) if len(runs) > 1 else [statistic(run[None]) for run in values]
+    return pd.Series(found, runs.index, dtype=float)
 
 
-def overhead(config: Config, measured: Measured) -> list[Check]:
-    """How much longer MSBP takes than SBP: its backward pass, with the update, and all of training."""
-    checks = []
-    for pair in pairs(config, measured, "sbp"):
-        command = pair.command(pair.less, pair.more)
-        for column, label in (("bp_s", "BP"), ("total_s", "Total")):
-            msbp, sbp = (positive(pair.table.values(row, column)) for row in (pair.more, pair.less))
-            name, n = f"{pair.name}: {label}", min(len(msbp), len(sbp))
-            if not n:
-                checks.append(Check(name, Outcome.OPEN, command=command, note=why_untimed(pair, column)))
-                continue
-            more = less_one(ratio(msbp, sbp))
-            outcome = below(more, config["limit"]) if n > 1 else Outcome.OPEN
-            value = more if n > 1 else more.estimate
-            checks.append(check(name, outcome, n, "more", value, command, excluded=n == 1))
+def times(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield the log ratio of seconds, run by run of equal seeds, and of benchmarks as single measurements."""
+    column = config["column"]
+    for pair in pairs(config, measured):
+        both = pair.table.common(pair.less, pair.more, column=column)
+        both = np.log(both[(both > 0).all(axis=1)])
+        printed = pair.table.rows.get(f"paper_{column}")
+        paper = None if printed is None else np.log(printed[pair.more] / printed[pair.less])
+        remarks = pair.table.remarks.get((pair.more, column), [])
+        note = "" if len(both) else "; ".join(r for r in remarks if r.startswith(("no times", "BP is not")))
+        yield pair.setting(both[pair.more] - both[pair.less], (pair.less, pair.more), paper=paper, note=note)
+    of, than = config.get("of", "msbp"), {"baseline": "dense"}.get(config["than"], config["than"])
     for result in measured.sources.benchmarks:
-        checks += benchmarked(result, config["limit"])
-    return checks
+        alone = not result["sweep"] and not result.get("settings")
+        rows = {row["name"]: row for row in result["rows"]} if alone else {}
+        ms = f"{column.removesuffix('_s')}_ms"
+        if {of, than} <= rows.keys() and not (ms == "bp_ms" and not whole_pass(result)):
+            ratio = np.log(rows[of][ms] / rows[than][ms])
+            effect = Effect(float(ratio), float("nan"), 0)
+            family, name = family_of(result["case"]), f"benchmark {name_of(result)}"
+            yield Setting(family, name, command_of(result), effect=effect, n=1, excluded=SINGLE)
 
 
-def benchmarked(result: Result, limit: float) -> list[Check]:
-    """What MSBP costs above SBP in a whole case alone, by medians over steps; none without both rows."""
-    partial = result["sweep"] or result["threads"] > 1 or result.get("settings")
-    rows = {} if partial else {row["name"]: row for row in result["rows"]}
-    checks = []
-    for column, label in BENCHMARKED.items() if rows.keys() >= {"sbp", "msbp"} else ():
-        sbp, msbp = rows["sbp"][column], rows["msbp"][column]
-        if not sbp or msbp is None or (column == "bp_ms" and not whole_pass(result)):
-            continue
-        name, more = f"benchmark {name_of(result)}: {label}", msbp / sbp - 1
-        outcome = Outcome.HOLDS if more <= limit else Outcome.FAILS
-        n, note = rows["msbp"]["steps"], f"{digits(msbp)} against {digits(sbp)}"
-        checks.append(check(name, outcome, n, "more", more, command_of(result), note))
-    return checks
+def gains_over_gamma(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield for each k MSBP's gain over SBP, the mean over all γ, run by run of equal seeds."""
+    for k, sbp, msbp in by_k(config, measured):
+        gains = msbp.sub(sbp, axis=0).dropna()
+        tests = [welch_t(sbp.dropna(), msbp[gamma].dropna()) for gamma in msbp]
+        below = sum(p < 0.05 for p in holm([test.p for test in tests if test]))
+        note = f"Welch's t at {below} of {len(tests)} γ below 5 %, by Holm"
+        yield grid_setting(config, k, gains.mean(axis=1), note=note)
 
 
-def positive(seconds: pd.Series) -> np.ndarray:
-    return seconds[seconds > 0].to_numpy()
+def sensitivity(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield for each k how much means differ between γ, as a share of the mean gain over SBP."""
+    for k, sbp, msbp in by_k(config, measured):
+        values = pd.concat([sbp.rename(SBP), msbp], axis=1).dropna()
+        yield grid_setting(config, k, pseudo_values(share_of_gain, values if len(values) > 2 else values[:0]))
 
 
-def why_untimed(pair: Pair, column: str) -> str:
-    """Return why runs that exist have no times to compare."""
-    remarks = (pair.table.remarks.get((row, column), []) for row in pair.table.block(pair.more).index)
-    return next((r for each in remarks for r in each if r.startswith(("no times", "BP is not"))), "")
+def share_of_gain(scores: np.ndarray) -> float:
+    """Return the standard deviation of MSBP's means over γ, without what runs alone cause, by its gain.
+
+    scores: by seed, of SBP and then of MSBP at each γ; a seed's runs at all γ have a part in common.
+    """
+    sbp, msbp = scores[:, 0], scores[:, 1:]
+    n, gammas = msbp.shape
+    residuals = msbp - msbp.mean(axis=1, keepdims=True) - msbp.mean(axis=0) + msbp.mean()
+    error = (residuals**2).sum() / ((n - 1) * (gammas - 1)) / n
+    spread = max(float(msbp.mean(axis=0).var(ddof=1)) - error, 0.0) ** 0.5
+    gain = float(msbp.mean() - sbp.mean())
+    return spread / gain if gain > 0 else np.inf
 
 
-def ratio(above: np.ndarray, below: np.ndarray) -> Interval:
-    """Mean of above as a multiple of that of below; a single run's interval is its estimate."""
-    return bootstrap(lambda a, b: a.mean(axis=-1) / b.mean(axis=-1), above, below)
+def deviations(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield for each k the log ratio of standard deviations between runs, SBP's by that of MSBP at all γ."""
+    printed = measured.configs[config["paper_table"]]["paper"]
+    for k, sbp, msbp in by_k(config, measured):
+        paper = float(np.mean(np.log(printed[k]))) / 2 if k in printed else None
+        effect = log_sd([sbp.dropna()]) - log_sd([msbp[gamma].dropna() for gamma in msbp])
+        yield grid_setting(config, k, None, effect=effect, n=len(sbp.dropna()), paper=paper)
 
 
-def less_one(ratio: Interval) -> Interval:
-    return Interval(ratio.estimate - 1, ratio.low - 1, ratio.high - 1)
+def deviation_of_sbp(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield the log ratio of standard deviations between runs, SBP's at all k by the baseline's."""
+    runs = gather(config["grid"], measured.sources)
+    base, sbp = scores(runs), [scores(runs, k, SBP) for k in config["grid"]["sparse"]]
+    n, paper = min(map(len, (base, *sbp))), float(np.log(config["paper"]))
+    for k, values in zip(config["grid"]["sparse"], sbp, strict=True):
+        effect, note = log_sd([values]) - log_sd([base]), "part of the pooled ratio"
+        yield grid_setting(config, k, None, effect=effect, n=min(len(values), len(base)), excluded=note)
+    effect = log_sd(sbp) - log_sd([base])
+    yield Setting("MLPs", "MNIST: all k", config["grid"]["command"], "", effect=effect, n=n, paper=paper)
 
 
-def proportional(config: Config, measured: Measured) -> list[Check]:
-    """The slope of log BP time by log k, for SBP and for MSBP."""
-    low, high = config["slopes"]
-    result = swept(config, measured.sources)
-    if result and not whole_pass(result):
-        result = None
-    command = next(iter(missing_commands(config, measured.sources)), "python -m src.bench case=mnist sweep=k")
-    checks = []
-    for name in ("sbp", "msbp"):
-        line = timed(result, name) if result else pd.DataFrame({"x": [], "y": []})
+def by_k(config: Config, measured: Measured) -> Iterator[tuple[int, pd.Series, pd.DataFrame]]:
+    """Yield k, SBP's scores by seed, and MSBP's by seed and γ."""
+    runs = gather(config["grid"], measured.sources)
+    for k in config["grid"]["sparse"]:
+        wide = runs[(runs.k == k) & (runs.gamma != BASELINE)].pivot(
+            index="seed", columns="gamma", values="test"
+        )
+        wide = wide.reindex(columns=[SBP, *config["grid"]["gamma"]])
+        yield k, wide[SBP], wide.drop(columns=SBP)
+
+
+def grid_setting(config: Config, k: int, values: pd.Series | None, **more: Any) -> Setting:
+    """Return the setting of one k of the grid."""
+    n = more.pop("n", 0 if values is None else len(values))
+    return Setting("MLPs", f"MNIST: k = {k}", config["grid"]["command"], f"k = {k}", values, n=n, **more)
+
+
+def angle_of_methods(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield MSBP's angle less SBP's at the same k in degrees, the mean over a run."""
+    for part, family in (("total", "all parameters"), ("hidden", "hidden layers alone")):
+        wide = angles(config, measured, part)
+        for k in wide.columns.unique("k"):
+            yield angle_setting(family, f"k = {k}", column(wide, "msbp", k) - column(wide, "sbp", k), f"{k}")
+
+
+def angle_by_k(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield the angle at each k less that at the next smaller one in degrees, the mean over a run."""
+    wide = angles(config, measured, "total")
+    for method in ("sbp", "msbp"):
+        for low, high in pairwise(wide.columns.unique("k")):
+            gap = column(wide, method, high) - column(wide, method, low)
+            yield angle_setting("all parameters", f"{method.upper()}, k = {high} and {low}", gap, method)
+
+
+def angle_gap(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield by how many degrees more MSBP's angle is below SBP's at the smallest k than at the largest."""
+    wide = angles(config, measured, "total")
+    ks = wide.columns.unique("k")
+    for low, high in [(min(ks), max(ks))] if len(ks) > 1 else []:
+        gaps = [column(wide, "sbp", k) - column(wide, "msbp", k) for k in (low, high)]
+        yield angle_setting("all parameters", f"k = {low} and {high}", gaps[0] - gaps[1], "")
+
+
+def angles(config: Config, measured: Measured, part: str) -> pd.DataFrame:
+    """Return mean degrees by seed, method and k; before the first step all are equal, and it is left out."""
+    rows = [row for name in config["figures"] for row in rows_of(measured.configs[name])]
+    found = pd.concat([measured.sources.angles_of(row.overrides) for row in rows])
+    found = found[found.step > 0].astype({part: float, "k": int})
+    return np.degrees(found.pivot_table(index="seed", columns=["method", "k"], values=part))
+
+
+def column(wide: pd.DataFrame, method: str, k: int) -> pd.Series:
+    return wide.get((method, k), pd.Series(np.nan, wide.index))
+
+
+def angle_setting(family: str, name: str, values: pd.Series, group: str) -> Setting:
+    values = values.dropna()
+    return Setting(family, f"MNIST: {name}", ANGLES, group, values, n=len(values))
+
+
+def slope_by_k(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield the slope of log BP time by log k, for SBP and for MSBP; here n counts values of k."""
+    result, command = swept_result(config, measured)
+    for method in ("sbp", "msbp"):
+        line = timed(result, method) if result else pd.DataFrame({"x": [], "y": []})
         line = line[(line.x > 0) & (line.x <= config["largest"]) & (line.y > 0)]
-        if len(line) < 3:
-            checks.append(Check(name.upper(), Outcome.OPEN, command=command))
-            continue
-        found = slope(line.x, line.y)
-        inside, outside = low <= found.low and found.high <= high, found.high < low or found.low > high
-        outcome = Outcome.HOLDS if inside else Outcome.FAILS if outside else Outcome.OPEN
-        at_0, each, r2 = line_of(line.x, line.y)
-        note = f"{at_0:.3f} ms + {each:.4f} ms for each of k, R² = {r2:.3f}"
-        checks.append(check(name.upper(), outcome, len(line), "", found, command, note))
-    return checks
+        effect = log_slope(np.log(line.x), line.y) if len(line) > 2 else None
+        yield Setting("MLPs", f"MNIST: {method.upper()}", command, method, effect=effect, n=len(line))
 
 
-Test = Callable[[Values, Values], Tested | None]
+def slope_by_gamma(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield how the log of BP time changes from γ = 0 to 1; here n counts values of γ."""
+    result, command = swept_result(config, measured)
+    found = [(point["value"], row) for point in (points(result) if result else ()) for row in point["rows"]]
+    times = [(gamma, row["bp_ms"]) for gamma, row in found if row["name"] == "msbp"]
+    line = pd.DataFrame(times, columns=["gamma", "bp_ms"])
+    effect = log_slope(line.gamma, line.bp_ms) if len(line) > 2 else None
+    yield Setting("MLPs", "MNIST: MSBP", command, effect=effect, n=len(line))
 
 
-def improves(config: Config, measured: Measured) -> list[Check]:
-    """The paper's t-tests."""
-    return rejections(config, measured, pooled_t, "Welch's", welch_t)
-
-
-def steadies(config: Config, measured: Measured) -> list[Check]:
-    """The paper's F-tests."""
-    return rejections(config, measured, f_ratio, "Brown-Forsythe's", brown_forsythe)
-
-
-def rejections(config: Config, measured: Measured, test: Test, robust_name: str, robust: Test) -> list[Check]:
-    grid, runs = config["grid"], gather(config["grid"], measured.sources)
-    places = [(k, gamma) for k in grid["sparse"] for gamma in grid["gamma"]]
-    values = [(scores(runs, k, SBP), scores(runs, k, gamma)) for k, gamma in places]
-    found = {place: t for place, pair in zip(places, values, strict=True) if (t := test(*pair))}
-    sturdy = [t for pair in values if (t := robust(*pair))]
-    missing = len(places) - len(found)
-    name = f"{len(found)} of {len(places)} cells" if missing else f"all {len(places)} cells"
-    if not found:
-        return [Check(name, Outcome.OPEN, command=grid["command"])]
-    share, n = float(np.mean([t.rejects for t in found.values()])), min(min(t.n) for t in found.values())
-    outcome = Outcome.OPEN
-    if not missing and n >= config["runs"]:
-        outcome = Outcome.HOLDS if share >= config["share"] else Outcome.FAILS
-    by_k = {k: [t.rejects for (at, _), t in found.items() if at == k] for k in grid["sparse"]}
-    counts = [f"k = {k}: {sum(row)} of {len(row)}" for k, row in by_k.items()]
-    after, other = (sum(p < LEVEL for p in holm([t.p for t in each])) for each in (found.values(), sturdy))
-    note = (
-        f"{', '.join(counts)}; after Holm {after}, by {robust_name} test after Holm {other} of {len(found)}"
-    )
-    return [check(name, outcome, n, "of the cells", share, grid["command"], note)]
-
-
-def insensitive(config: Config, measured: Measured) -> list[Check]:
-    """The range of MSBP's means over γ, as a share of its mean gain over SBP."""
-    grid, runs = config["grid"], gather(config["grid"], measured.sources)
-    checks = []
-    for k in grid["sparse"]:
-        values = [scores(runs, k, gamma) for gamma in (SBP, *grid["gamma"])]
-        n = min(map(len, values))
-        found = bootstrap(sensitivity, *values) if n > 1 else None
-        outcome = below(found, config["limit"]) if found else Outcome.OPEN
-        checks.append(check(f"k = {k}", outcome, n if found else 0, "of the gain", found, grid["command"]))
-    return checks
-
-
-def sensitivity(sbp: np.ndarray, *msbp: np.ndarray) -> np.ndarray:
-    means = np.stack([values.mean(axis=-1) for values in msbp])
-    gain = means.mean(axis=0) - sbp.mean(axis=-1)
-    return np.where(gain > 0, np.ptp(means, axis=0) / np.where(gain > 0, gain, 1), np.inf)
-
-
-def smaller_angle(config: Config, measured: Measured) -> list[Check]:
-    """MSBP's angle against SBP's at the same k, seed and step: of all parameters, then of hidden layers."""
-    checks = []
-    angles = shown_angles(config, measured)
-    for part, words in (("total", ""), ("hidden", ", hidden layers alone")):
-        for k, rows in angles.groupby("k"):
-            wide = rows.pivot(index=["seed", "step"], columns="method", values=part)
-            gaps = (wide.get("msbp", np.nan) - wide.get("sbp", np.nan)).dropna()
-            checks.append(judged(f"k = {k}{words}", gaps, config["share"]))
-    return checks or [Check("MNIST", Outcome.OPEN, command=ANGLES)]
-
-
-def angle_by_k(config: Config, measured: Measured) -> list[Check]:
-    """The angle at each k against that at the next smaller one."""
-    checks = []
-    for method, rows in shown_angles(config, measured).groupby("method", sort=False):
-        wide = rows.pivot(index=["seed", "step"], columns="k", values="total")
-        for low, high in pairwise(sorted(wide)):
-            gaps = (wide[high] - wide[low]).dropna()
-            checks.append(judged(f"{method.upper()}, k = {high} and {low}", gaps, config["share"]))
-    return checks or [Check("MNIST", Outcome.OPEN, command=ANGLES)]
-
-
-def shown_angles(config: Config, measured: Measured) -> pd.DataFrame:
-    """Return the angles of the claim's figures in degrees; before the first step all are equal."""
-    rows = [row for name in config["figures"] for row in rows_of(measured.figures[name])]
-    angles = pd.concat([measured.sources.angles_of(row.overrides) for row in rows])
-    angles = angles[angles.step > 0].astype({"total": float, "hidden": float})
-    return angles.assign(total=np.degrees(angles.total), hidden=np.degrees(angles.hidden))
-
-
-def judged(name: str, gaps: pd.Series, share: float) -> Check:
-    if gaps.empty:
-        return Check(name, Outcome.OPEN, command=ANGLES)
-    smaller = int((gaps < 0).sum())
-    less = smaller / len(gaps)
-    outcome = Outcome.HOLDS if less >= share else Outcome.FAILS if less <= 0.5 else Outcome.OPEN
-    means = gaps.groupby("seed").mean()
-    note = f"smaller at {smaller} of {len(gaps)} measurements"
-    value = mean_interval(means) or float(means.iloc[0])
-    return check(name, outcome, len(means), "degrees", value, ANGLES, note)
+def swept_result(config: Config, measured: Measured) -> tuple[Result | None, str]:
+    """Return the sweep that a claim lists, unless its BP is by the earlier rule, and the command for it."""
+    result = swept(config, measured.sources)
+    listed = config["benchmarks"][0]
+    command = f"python -m src.bench case={listed['case']} sweep={listed['sweep']}"
+    command = next(iter(missing_commands(config, measured.sources)), command)
+    return (result if result and whole_pass(result) else None), command

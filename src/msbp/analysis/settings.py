@@ -86,6 +86,16 @@ def command(shared: Sequence[str], row: Sequence[str], seeds: int) -> str:
     return shlex.join(["python", "-m", "src.train", "-m", *shared, f"seed=range(0,{seeds})", *row])
 
 
+def together(commands: Sequence[str]) -> str:
+    """Return commands as one sweep if only their methods differ, and one after the other if not."""
+    lines = [shlex.split(command) for command in dict.fromkeys(filter(None, commands))]
+    methods = [word for line in lines for word in line if word.startswith("method=")]
+    parts = [[word for word in line if word not in methods] for line in lines]
+    if len(lines) > 1 and all(part == parts[0] for part in parts):
+        return shlex.join([*parts[0], "method=" + ",".join(word[len("method=") :] for word in methods)])
+    return " && ".join(map(shlex.join, lines))
+
+
 def catalogue(conf: Path) -> dict[str, Config]:
     """Return all that a report can show by name: every table, every figure, and all claims together."""
     tables, figures = configs(conf, "table"), configs(conf, "figure")

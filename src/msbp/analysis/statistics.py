@@ -7,13 +7,11 @@ likewise.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 LEVEL = 0.05
-RESAMPLES = 5000
 
 Values = Sequence[float] | np.ndarray
 
@@ -126,30 +124,14 @@ def constant(values: Values) -> bool:
     return np.ptp(np.asarray(values, dtype=float)) < 1e-9
 
 
-def bootstrap(statistic: Callable[..., Any], *samples: Values) -> Interval:
-    """The statistic with the middle 95 percent of its values on samples drawn anew, the same each time.
-
-    statistic: of arrays whose last axis holds the runs.
-    """
-    arrays = [np.asarray(values, dtype=float) for values in samples]
-    draw = np.random.default_rng(0)
-    drawn = [values[draw.integers(values.size, size=(RESAMPLES, values.size))] for values in arrays]
-    edges = np.quantile(statistic(*drawn), [LEVEL / 2, 1 - LEVEL / 2])
-    edges[np.isnan(edges)] = np.inf  # numpy's mean of two infinite ones
-    return Interval(float(statistic(*arrays)), *map(float, edges))
-
-
 def spread_ratio(wide: Values, narrow: Values) -> Interval | None:
-    """The standard deviation of wide as a multiple of that of narrow."""
-    if min(len(wide), len(narrow)) < 2 or np.ptp(narrow) == 0:
+    """The standard deviation of wide as a multiple of that of narrow, with the interval of F."""
+    n = len(wide), len(narrow)
+    if min(n) < 2 or constant(narrow):
         return None
-
-    def ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        above, below = a.std(axis=-1, ddof=1), b.std(axis=-1, ddof=1)
-        return np.where(above == below, 1.0, above / below)  # a resample may repeat one run, in both
-
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return bootstrap(ratio, wide, narrow)
+    ratio = float(np.std(wide, ddof=1) / np.std(narrow, ddof=1))
+    edges = stats.f.isf([LEVEL / 2, 1 - LEVEL / 2], n[0] - 1, n[1] - 1) ** 0.5
+    return Interval(ratio, *(ratio / edges).tolist())
 
 
 def difference(less: Values, more: Values) -> Interval | None:
@@ -181,14 +163,81 @@ def deviation_interval(values: Values) -> Interval | None:
     return Interval(sd, low, high)
 
 
-def slope(x: Values, y: Values) -> Interval:
-    """The slope of log y by log x, by least squares, with its interval; at least three points."""
-    line = stats.linregress(np.log(x), np.log(y))
-    half = float(stats.t.isf(LEVEL / 2, len(x) - 2)) * float(line.stderr)
-    return Interval(float(line.slope), float(line.slope) - half, float(line.slope) + half)
+@dataclass(frozen=True)
+class Effect:
+    """An estimate with the variance of its error, and the degrees of freedom behind that variance.
+
+    df is infinite where the variance is known, and 0 where nothing is known of it.
+    """
+
+    estimate: float
+    variance: float
+    df: float
+
+    def __sub__(self, other: "Effect") -> "Effect":
+        """The difference of two independent effects."""
+        both = pooled([self, Effect(-other.estimate, other.variance, other.df)])
+        return Effect(2 * both.estimate, 4 * both.variance, both.df)
+
+    def interval(self, level: float = LEVEL) -> Interval:
+        """Student's interval."""
+        half = -student(level / 2, self.df) * self.variance**0.5
+        return Interval(self.estimate, self.estimate - half, self.estimate + half)
+
+    def p_above(self, bound: float) -> float:
+        """One-sided p of H₁: the effect is above the bound."""
+        if not self.variance:
+            return 0.0 if self.estimate > bound else 1.0
+        t = (bound - self.estimate) / self.variance**0.5
+        return float(special.ndtr(t) if np.isinf(self.df) else special.stdtr(self.df, t))
+
+    def p_below(self, bound: float) -> float:
+        """One-sided p of H₁: the effect is below the bound."""
+        return Effect(-self.estimate, self.variance, self.df).p_above(-bound)
 
 
-def line_of(x: Values, y: Values) -> tuple[float, float, float]:
-    """Intercept, slope and R² of y by x."""
-    line = stats.linregress(x, y)
-    return float(line.intercept), float(line.slope), float(line.rvalue) ** 2
+def student(p: float, df: float) -> float:
+    """The quantile of Student's distribution, normal where df is infinite."""
+    return float(special.ndtri(p) if np.isinf(df) else special.stdtrit(df, p))
+
+
+def mean_effect(values: Values) -> Effect:
+    """The mean of a run's values; of a single one the variance is unknown."""
+    n = len(values)
+    variance = float(np.var(values, ddof=1)) / n if n > 1 else float("nan")
+    return Effect(float(np.mean(values)), variance, n - 1)
+
+
+def pooled(effects: Sequence[Effect], weights: Values | None = None) -> Effect:
+    """The weighted mean of independent effects, with the df of Welch and Satterthwaite; equal by default."""
+    shares = np.ones(len(effects)) if weights is None else np.asarray(weights, dtype=float)
+    shares = shares / shares.sum()
+    parts = np.array([effect.variance for effect in effects]) * shares**2
+    df = np.array([effect.df for effect in effects], dtype=float)
+    total = float(parts.sum())
+    below = float((parts**2 / df).sum())
+    estimate = float(shares @ [effect.estimate for effect in effects])
+    return Effect(estimate, total, total**2 / below if below else float(df.sum()))
+
+
+def log_sd(samples: Sequence[Values]) -> Effect:
+    """The logarithm of the standard deviation that normal samples share, without bias; variance known."""
+    df = sum(len(values) - 1 for values in samples)
+    squares = sum(float(np.var(values)) * len(values) for values in samples)
+    if df < 1 or not squares:
+        return Effect(float("nan"), float("nan"), 0)
+    bias = special.digamma(df / 2) - np.log(df / 2)
+    return Effect(float(np.log(squares / df) - bias) / 2, float(special.polygamma(1, df / 2)) / 4, np.inf)
+
+
+def jackknife(statistic: Callable[[np.ndarray], float], runs: np.ndarray) -> np.ndarray:
+    """Pseudo-values of a statistic of an array with a row a run: their mean estimates it with less bias."""
+    whole, n = statistic(runs), len(runs)
+    without = [statistic(np.delete(runs, run, axis=0)) for run in range(n)]
+    return n * whole - (n - 1) * np.array(without)
+
+
+def log_slope(x: Values, y: Values) -> Effect:
+    """The slope of log y by x, by least squares; at least three points."""
+    line = stats.linregress(x, np.log(y))
+    return Effect(float(line.slope), float(line.stderr) ** 2, len(x) - 2)

@@ -103,7 +103,8 @@ def filled(name: str, caption: str, columns: Sequence[str], rows: pd.DataFrame, 
         platform = common_platform(part, rows.index[rows.block == block][0])
         matched.loc[part.index, "reason"] = [reason_untimed(run, platform) for run in part.itertuples()]
     matched["timed"] = matched.reason == ""
-    matched[list(SECONDS)] = matched[list(SECONDS)].where(matched.timed)
+    timed = [*SECONDS, "forward_s"]
+    matched[timed] = matched[timed].where(matched.timed)
     matched["bp_s"] = matched.bp_s.where(matched.timing_rule >= WHOLE_PASS)
     table = Table(name, caption, list(columns), rows.join(summaries(matched)), matched)
     table.rows["n"] = table.rows.n.fillna(0).astype(int)
