@@ -7,8 +7,8 @@ The exit code is 1 if any data are not ready.
 import sys
 from pathlib import Path
 
-from msbp.jobs.ready import read
-from msbp.launch import CONF, start
+from msbp.cli import start
+from msbp.config import CONF, build, compose
 
 
 def main() -> None:
@@ -22,7 +22,8 @@ def main() -> None:
 def prepared(name: str, overrides: list[str]) -> bool:
     """Whether a run could read the task's data, said with what is missing or malformed."""
     try:
-        splits = read([f"task={name}", *overrides])
+        cfg = compose([f"task={name}", *overrides])
+        splits = build(cfg.task).splits(cfg.seed)
     except (OSError, ValueError) as error:
         print(f"{name}: not ready. {error}", flush=True)
         return False

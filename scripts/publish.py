@@ -16,8 +16,9 @@ from msbp.analysis.render import Document
 from msbp.analysis.report import document
 from msbp.analysis.runs import BENCHMARKS, RECORDS, own
 from msbp.analysis.settings import CLAIMS, Settle, catalogue, plain, settings_from
+from msbp.cli import start
+from msbp.config import CONF, check_keys, compose, folder
 from msbp.files import save
-from msbp.launch import CONF, check_keys, compose, folder, start
 from msbp.record import ANGLES
 
 

@@ -13,46 +13,59 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
+from pydantic import PositiveInt
 
+from msbp import jobs
 from msbp.analysis.plan import Plan
 from msbp.analysis.runs import own
 from msbp.analysis.settings import Config, configs, plain, settings_from
-from msbp.jobs.news import News
-from msbp.jobs.ready import unready
-from msbp.jobs.workers import Worker, work
-from msbp.launch import CONF, ROOT, compose, folder, start
+from msbp.cli import start
+from msbp.config import CONF, ROOT, Options, Paths, compose
 
-# commands run where the user stands, with this code; what launch.start sets in the environment is not theirs
+# commands run in the user's folder, with this code; what cli.start sets in the environment is not theirs
 SEARCHED = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
 ENVIRONMENT = os.environ | {"PYTHONPATH": SEARCHED}
 FOR_RUNS = ("paths.data=", "paths.outputs=", "paths.ptb=", "paths.nist=", "paths.offline=")
 FOR_REPORT = ("table=", "figure=", "paths.outputs=", "paths.published=", "hydra.searchpath=")
 
 
+class ReproduceOptions(Options):
+    """Options of this script."""
+
+    all: bool
+    only: str | list[str] | None
+    jobs: PositiveInt
+    dry_run: bool
+    paths: Paths
+    table: dict[str, Any] | None = None
+    figure: dict[str, Any] | None = None
+
+
 @hydra.main(config_path=CONF, config_name="reproduce", version_base="1.3")
 def main(cfg: DictConfig) -> None:
-    outputs, published = (folder(f"paths.{key}", cfg.paths[key]) for key in ("outputs", "published"))
-    settle, given = settings_from(Path(CONF), compose), HydraConfig.get().overrides
+    given = HydraConfig.get().overrides
     refuse_settings_of_runs(given.task)
-    where = [word for word in given.task if word.startswith(FOR_RUNS)]
-    plan = Plan(chosen_by(cfg), lambda: own(outputs, published, settle, where), where, tasks_of(cfg))
-    leave_out_what_has_no_data(plan, ("paths.offline=true",) if cfg.dry_run else ())
+    options = ReproduceOptions.of(cfg)
+    outputs, published = Path(cfg.paths.outputs), Path(cfg.paths.published)
+    settle, where = settings_from(Path(CONF), compose), [w for w in given.task if w.startswith(FOR_RUNS)]
+    plan = Plan(chosen_by(cfg), lambda: own(outputs, published, settle, where), where, tasks_of(options))
+    leave_out_what_has_no_data(plan, ("paths.offline=true",) if options.dry_run else ())
     planned = plan()
-    if cfg.dry_run:
+    if options.dry_run:
         for job in planned:
             print(job.command)
         print(f"{len(planned)} commands", file=sys.stderr)
         return
-    with News(plan, len(planned), cfg.jobs) as news:
-        failed = work(plan, outputs / "reproduce", cfg.jobs, news, ENVIRONMENT)
+    runner = jobs.Runner(outputs / "reproduce", lambda: {job.key for job in plan()}, ENVIRONMENT)
+    failed = runner.run(planned, options.jobs)
     words = [word for word in (*given.task, *given.hydra) if word.startswith(FOR_REPORT)]
     rendered = subprocess.run([sys.executable, "-m", "src.report", *words], env=ENVIRONMENT)
-    for worker in failed:
-        print(reason(worker), file=sys.stderr)
+    print(*failed, sep="\n", file=sys.stderr, end="\n" if failed else "")
     sys.exit(1 if failed else rendered.returncode)
 
 
@@ -66,9 +79,7 @@ def refuse_settings_of_runs(words: Sequence[str]) -> None:
 
 
 def chosen_by(cfg: DictConfig) -> list[Config]:
-    """The tables and figures that the user names."""
-    if not isinstance(cfg.jobs, int) or cfg.jobs < 1:
-        raise ValueError(f"jobs must be a whole number of at least 1, got {cfg.jobs!r}")
+    """Return the tables and figures that the user names."""
     every = {group: configs(Path(CONF), group) for group in ("table", "figure")}
     if cfg.all:
         return [config for group in every.values() for config in group.values()]
@@ -79,35 +90,32 @@ def chosen_by(cfg: DictConfig) -> list[Config]:
     return chosen
 
 
-def tasks_of(cfg: DictConfig) -> list[str] | None:
-    """The tasks that the user wants alone; ValueError if there is no such task."""
-    only = [cfg.only] if isinstance(cfg.only, str) else cfg.only
+def tasks_of(options: ReproduceOptions) -> list[str] | None:
+    """Return the tasks that the user names, None for all; ValueError if there is no such task."""
+    only = [options.only] if isinstance(options.only, str) else options.only
     known = sorted(path.stem for path in Path(CONF, "task").glob("*.yaml"))
     if wrong := set(only or known) - set(known):
         raise ValueError(
             f"only={', '.join(map(str, wrong))}: there is no such task; tasks: {', '.join(known)}"
         )
-    return only and list(only)
+    return only
 
 
 def leave_out_what_has_no_data(plan: Plan, also: tuple[str, ...]) -> None:
-    """Say in a line which runs cannot begin and why; also: overrides for looking."""
+    """Print in a line which runs have no data and why, and take them out of the plan.
+
+    also: more overrides for reading the data.
+    """
     needed = Counter(job.data for job in plan() if job.data)
-    reasons = unready((*data, *also) for data in needed)
+    reasons = jobs.without_data((*data, *also) for data in needed)
     for data, count in needed.items():
         if why := reasons.get((*data, *also)):
             print(f"{data[0]}: {count} runs left out. {why}", file=sys.stderr, flush=True)
             plan.without.add(data)
 
 
-def reason(worker: Worker) -> str:
-    code = worker.process.returncode
-    what = f"failed with exit code {code}" if code else "ended well, but its record is not what was wanted"
-    return f"{worker.job.command}\n  {what}: {worker.log}\n  {worker.said()}"
-
-
 def interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt("the same command goes on where its runs have saved themselves")
+    raise KeyboardInterrupt("the same command resumes where its runs have saved their state")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ from omegaconf import DictConfig
 from msbp.analysis.benchmarks import remarks, settings, table, write
 from msbp.bench.case import measure
 from msbp.bench.progress import Voice
-from msbp.launch import CONF, check_keys, folder, start
+from msbp.cli import start
+from msbp.config import CONF, check_keys, folder
 
 
 @hydra.main(config_path=CONF, config_name="bench", version_base="1.3")

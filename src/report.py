@@ -15,8 +15,9 @@ from msbp.analysis.render import files
 from msbp.analysis.report import document, listed, ordered, other, page, terminal, unused
 from msbp.analysis.runs import Sources
 from msbp.analysis.settings import Config, Settle, catalogue, plain, settings_from
+from msbp.cli import start
+from msbp.config import CONF, check_keys, compose, folder
 from msbp.files import save
-from msbp.launch import CONF, check_keys, compose, folder, start
 
 FOLDERS = {"own": "report", "published": "report-published"}
 

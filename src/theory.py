@@ -7,10 +7,11 @@ import hydra
 import torch
 from omegaconf import DictConfig
 
-from msbp import machine
 from msbp.analysis.theory import checks
+from msbp.cli import start
+from msbp.config import CONF, check_keys, folder
 from msbp.files import json_text, save
-from msbp.launch import CONF, check_keys, folder, start
+from msbp.training import machine
 
 
 @hydra.main(config_path=CONF, config_name="theory", version_base="1.3")

@@ -11,34 +11,37 @@ from typing import Any
 import hydra
 import torch
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
-from msbp import locks, machine, record
-from msbp.checkpoint import Checkpoint, drop_finished, save_weights
-from msbp.clock import Clock
-from msbp.dropped import dropped_fraction
-from msbp.launch import CONF, described, report_command, start
-from msbp.request import Request, request
-from msbp.run import Run
+from msbp import record
+from msbp.cli import report_command, start
+from msbp.config import CONF
+from msbp.training import locks, machine
+from msbp.training.checkpoint import Checkpoint, drop_finished, save_weights
+from msbp.training.clock import Clock
+from msbp.training.probes import unpropagated_fraction
+from msbp.training.request import Request
+from msbp.training.run import Run
 
 log = logging.getLogger(__name__)
 DEV_BATCHES = 10  # for dropped_fraction
 
 
 @hydra.main(config_path=CONF, config_name="train", version_base="1.3")
-def main(cfg: DictConfig) -> None:
+def main(cfg: DictConfig) -> float:
+    """Return the dev score of the best epoch, which a sweeper may optimize."""
     job = HydraConfig.get()
     folder = Path(job.runtime.output_dir)
     try:
-        train(cfg, folder, job.overrides.task)
+        return train(cfg, folder, job.overrides.task)["dev"]
     finally:
         with suppress(OSError):
             folder.rmdir()  # empty only where no run began
 
 
 def train(cfg: DictConfig, folder: Path, overrides: list[str]) -> Mapping[str, Any]:
-    """The record of this request: the one that there is, or that of a run in folder."""
-    ask = request(cfg)
+    """Return the record of this request: the one that exists, or that of a new run in folder."""
+    ask = Request.of(cfg)
     checkpoints = ask.outputs / "checkpoints"
     with locks.request(checkpoints, ask.key, again=cfg.force) as place:
         known = record.find(ask.outputs, ask.signature, ask.seed)
@@ -47,12 +50,18 @@ def train(cfg: DictConfig, folder: Path, overrides: list[str]) -> Mapping[str, A
         if known and not cfg.force:
             log.info("this request has a record; force=true runs it again\n%s", record.summary(*known))
             return known[1]
-        with locks.run_folder(folder, described(cfg, overrides)), locks.company(checkpoints) as alone:
+        with locks.run_folder(folder, command_line(cfg, overrides)), locks.company(checkpoints) as alone:
             return learn(ask, folder, place, alone)
 
 
+def command_line(cfg: DictConfig, overrides: list[str]) -> dict[str, bytes]:
+    """Return the files that describe a run, as bytes: a foreign locale's stay as they are."""
+    texts = {"config.yaml": OmegaConf.to_yaml(cfg), "overrides.yaml": OmegaConf.to_yaml(overrides)}
+    return {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
+
+
 def learn(ask: Request, folder: Path, place: Path, alone: Callable[[], bool]) -> Mapping[str, Any]:
-    """Train, with a checkpoint at place, and write what folder keeps; the record comes last."""
+    """Train, with a checkpoint at place, and write the run's files into folder; the record comes last."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     trainer, device = ask.trainer, machine.device_of(ask.trainer.device)
     allocator = machine.set_up(trainer.threads, device)
@@ -69,7 +78,7 @@ def learn(ask: Request, folder: Path, place: Path, alone: Callable[[], bool]) ->
         "times_comparable": not disturbed,
         "disturbed": disturbed,
         "allocator_keeps_memory": allocator,
-        "dropped_fraction": dropped_fraction(run.model, ask.task, some, k_per_layer),
+        "dropped_fraction": unpropagated_fraction(run.model, ask.task, some, k_per_layer),
         "notes": list(run.splits.notes),
         "started_at": started,
         "config": settings,
@@ -84,7 +93,7 @@ def learn(ask: Request, folder: Path, place: Path, alone: Callable[[], bool]) ->
 
 
 def prepare(ask: Request, device: torch.device) -> tuple[Run, dict[str, int]]:
-    """Data, then a model that depends on the seed alone, then the method in it; its k of each layer."""
+    """Return the run, before its first step, and k by layer; the model depends on the seed alone."""
     splits = ask.task.splits(ask.seed)
     for note in splits.notes:
         log.info(note)
@@ -95,4 +104,4 @@ def prepare(ask: Request, device: torch.device) -> tuple[Run, dict[str, int]]:
 
 
 if __name__ == "__main__":
-    start(main)
+    start(main, sweeps=True)

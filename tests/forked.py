@@ -101,7 +101,7 @@ class Commands:
 
 def serve() -> None:
     sys.path.insert(0, str(ROOT))
-    from msbp.launch import compose
+    from msbp.config import compose
     from src.train import train
 
     with tempfile.TemporaryDirectory() as folder:  # what the first run imports and compiles, all others have
@@ -133,7 +133,7 @@ def become(args, cwd, env, folder, limit) -> None:
     sys.argv = ["src.train", *args]
     code = 1
     try:
-        start(main)
+        start(main, sweeps=True)
         code = 0
     except SystemExit as end:
         code = end.code

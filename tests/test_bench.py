@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from msbp.analysis import benchmarks
 from msbp.bench.case import configuration, measure
 from msbp.bench.progress import Voice
-from msbp.launch import CONF, compose
+from msbp.config import CONF, compose
 from msbp.tasks import mnist
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -141,5 +141,5 @@ def test_every_place_of_a_run_can_be_named_and_reaches_a_row(tmp_path):
 
 def test_missing_data_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(mnist, "BUNDLED", tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match="MNIST's four"):
+    with pytest.raises(FileNotFoundError, match="no train-images-idx3-ubyte.gz"):
         bench("overrides=[]", f"paths.data={tmp_path}")

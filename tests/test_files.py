@@ -1,10 +1,12 @@
 """Files that appear whole or not at all."""
 
+import errno
+import fcntl
 import os
 
 import pytest
 
-from msbp.files import written_whole
+from msbp.files import file_name, written_whole
 
 
 def test_a_new_file_has_the_permissions_that_the_user_gives_new_files(tmp_path):
@@ -46,3 +48,57 @@ def test_a_block_that_fails_leaves_what_was_there_and_nothing_else(tmp_path):
         file.write(b"b")
         raise KeyboardInterrupt
     assert (tmp_path / "old").read_bytes() == b"a" and os.listdir(tmp_path) == ["old"]
+
+
+def test_the_next_writer_deletes_what_a_killed_one_left_and_nothing_of_a_living_one(tmp_path):
+    for name in (".file.x1.part", ".file2.x1.part"):
+        (tmp_path / name).write_bytes(b"half")
+    with written_whole(tmp_path / "file") as first:
+        first.write(b"1")
+        with written_whole(tmp_path / "file") as second:
+            second.write(b"2")
+        assert (tmp_path / "file").read_bytes() == b"2"
+    assert (tmp_path / "file").read_bytes() == b"1"
+    assert sorted(os.listdir(tmp_path)) == [".file2.x1.part", "file"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_file_systems_without_locks_or_synced_folders_take_files(tmp_path, monkeypatch, number):
+    def fails(*_):
+        raise OSError(number, os.strerror(number))
+
+    fsync = os.fsync
+    monkeypatch.setattr(fcntl, "flock", fails)
+    monkeypatch.setattr(
+        os, "fsync", lambda file: fails() if os.path.isdir(f"/dev/fd/{file}") else fsync(file)
+    )
+    (tmp_path / ".file.x1.part").write_bytes(b"half")
+    with written_whole(tmp_path / "file") as file:
+        file.write(b"1")
+    assert (tmp_path / "file").read_bytes() == b"1" and (tmp_path / ".file.x1.part").exists()
+
+
+@pytest.mark.parametrize(
+    "text", ["../../x", "..", "", "/etc/passwd", "a b=c", "γ", None, 3.5, "x" * 1000, "a\0b"]
+)
+def test_a_users_text_is_one_part_of_a_file_name(tmp_path, text):
+    folder = tmp_path / file_name(text)
+    folder.mkdir()
+    assert os.listdir(tmp_path) == [folder.name] and not folder.name.startswith(".")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("mnist", "mnist"), ("../../x", "___.._x"), ("..", "__"), (".", "_"), (".hidden", "_hidden"), ("", "_"),
+     ("/etc/passwd", "_etc_passwd"), ("a b\nc\0d", "a_b_c_d"), ("Đường-1.5", "Đường-1.5"), (None, "None"),
+     ("\udce9", "_"), ("a\\b:c*", "a_b_c_")],
+)  # fmt: skip
+def test_a_users_text_becomes_one_part_of_a_path(text, name):
+    assert file_name(text) == name
+
+
+def test_long_texts_become_short_names_that_differ(tmp_path):
+    names = {file_name("ư" * 500 + end) for end in ("", "a", "b")}
+    assert len(names) == 3
+    for name in names:
+        (tmp_path / f"{name}.json").touch()

@@ -12,23 +12,16 @@ SPARSE = [path for path in LIBRARY if "sparse" in path.parts]
 FOLDERS = {path.parent.name for path in SPARSE} - {"sparse"}
 ENTRY_POINTS = sorted(path for path in SRC.glob("*.py") if path.stem != "__init__")
 MAY = {  # part of the project -> parts that it may import, besides itself
-    "clock": set(), "interrupt": set(), "progress": set(), "launch": set(), "sparse": set(),
-    "kinds": set(), "limits": set(), "parts": {"kinds"}, "request": {"kinds", "launch", "parts", "record"},
-    "optim": {"sparse"}, "models": {"limits", "sparse"}, "methods": {"kinds", "limits", "sparse"},
-    "dropped": {"sparse"}, "machine": {"allocator", "limits"}, "files": {"kinds"},
-    "record": {"files"}, "allocator": set(),
-    "locks": {"files", "record"}, "decoding": set(), "tasks": {"files", "decoding", "kinds", "limits"},
-    "checkpoint": {"files", "record", "sparse"}, "trained": {"checkpoint", "parts", "tasks"},
-    "analysis": {"record", "files", "limits", "sparse"},
-    "run": {"checkpoint", "clock", "record"},
-    "trainer": {"checkpoint", "interrupt", "limits", "machine", "progress", "run"},
+    "files": {"kinds"}, "config": {"files"}, "cli": {"config"}, "sparse": set(), "kinds": set(),
+    "optim": {"sparse"}, "models": {"sparse"}, "methods": {"sparse"}, "record": {"files"},
+    "tasks": {"config", "files", "models", "training"},
+    "training": {"config", "files", "methods", "record", "sparse", "tasks"},
+    "analysis": {"files", "record", "sparse", "training"},
     "__init__": set(),
-    "jobs": {"launch", "locks", "parts"},
-    "bench": {
-        *("models", "clock", "kinds", "launch", "machine", "methods", "parts", "sparse", "tasks", "run"),
-    },
+    "jobs": {"config", "files"},
+    "bench": {"config", "kinds", "methods", "models", "sparse", "tasks", "training"},
 }  # fmt: skip
-WITH_TORCH = {"angle", "theory"}  # of analysis
+WITH_TORCH = {"theory"}  # of analysis
 
 
 def imported(path):
@@ -70,20 +63,26 @@ def test_the_folders_of_the_sparse_core_know_the_kernels_and_not_one_another():
         folders = {name.split(".")[2] for name in imported(path) if name.startswith("msbp.sparse.")} & FOLDERS
         if path.parent.name == "kernels":
             assert folders <= {"kernels"}, path
-        elif path.name not in ("__init__.py", "convert.py"):
+        elif path.name not in ("__init__.py", "backward.py", "convert.py"):
             assert folders <= {path.parent.name, "kernels"}, path
 
 
 @pytest.mark.parametrize("path", [path for path in LIBRARY if path.parent.name == "analysis"], ids=str)
 def test_analysis_needs_no_torch(path):
-    heavy = {"torch", "msbp.sparse"} & {
-        name for full in imported(path) for name in (full, full.split(".")[0])
+    heavy = {"torch", "msbp.sparse", "msbp.training"} & {
+        name for full in imported(path) for name in (full, full.split(".")[0], ".".join(full.split(".")[:2]))
     }
     assert path.stem in WITH_TORCH or not heavy
 
 
+@pytest.mark.parametrize("path", sorted((SRC / "msbp/tasks").rglob("*.py")), ids=str)
+def test_only_a_translator_knows_models_and_checkpoints(path):
+    known = {part(name) for name in imported(path)} & {"models", "training"}
+    assert path.stem in {"translator", "stored"} or not known
+
+
 def test_network_access_is_in_one_module():
-    reach = {"urllib", "http", "socket", "requests", "ftplib"}
+    reach = {"urllib", "http", "socket", "requests", "ftplib", "pooch"}
     users = {path.stem for path in LIBRARY if reach & {name.split(".")[0] for name in imported(path)}}
     assert users <= {"download"}
 

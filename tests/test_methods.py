@@ -2,8 +2,10 @@ import copy
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch import nn
 
+from msbp.config import build
 from msbp.methods import FullBackprop, SparseBackprop
 from msbp.models.mlp import MLP
 from msbp.models.seq2seq import Seq2Seq
@@ -58,22 +60,41 @@ def test_layers_can_be_chosen():
         installed(SparseBackprop(0.1, 0.8, layers=["net.7"]))
 
 
-@pytest.mark.parametrize("r", [0, -1, 1.01, float("nan"), "abc", True, None])
-def test_a_ratio_outside_0_1_is_refused_with_the_way_out(r):
-    with pytest.raises(ValueError, match=r"r must be in \(0, 1\].*method=baseline"):
-        SparseBackprop(r, 0.8)
+@pytest.fixture(params=["constructor", "configuration"])
+def method(request):
+    """Build a method with these arguments, called or configured."""
+
+    def build_method(**arguments):
+        arguments = {"r": 0.1, "gamma": 0.8} | arguments
+        if request.param == "constructor":
+            return SparseBackprop(**arguments)
+        target = {"_target_": "msbp.methods.SparseBackprop"}
+        return build(OmegaConf.create({"method": target | arguments}).method)
+
+    build_method.configured = request.param == "configuration"
+    return build_method
 
 
-@pytest.mark.parametrize("gamma", [-0.1, 1.1, float("nan"), "x", True])
-def test_a_memory_ratio_outside_0_1_is_refused(gamma):
-    with pytest.raises(ValueError, match=r"gamma must be"):
-        SparseBackprop(0.1, gamma)
+@pytest.mark.parametrize("value", [0, -1, 1.01, float("nan"), "abc", True, None])
+def test_a_ratio_outside_0_1_is_refused_with_the_way_out(method, value):
+    with pytest.raises(
+        ValueError, match=r"method\.r must be .*method=baseline" if method.configured else "r"
+    ):
+        method(r=value)
 
 
-@pytest.mark.parametrize("choice", ["memory", "selection", "bias"])
-def test_an_unknown_choice_is_refused_with_the_choices(choice):
-    with pytest.raises(ValueError, match=f"{choice}.*(shared|unified|full)"):
-        SparseBackprop(0.1, 0.8, **{choice: "none"})
+@pytest.mark.parametrize("value", [-0.1, 1.1, float("nan"), "x", True])
+def test_a_memory_ratio_outside_0_1_is_refused(method, value):
+    with pytest.raises(ValueError, match=r"method\.gamma must be .*SBP" if method.configured else "gamma"):
+        method(gamma=value)
+
+
+@pytest.mark.parametrize("choice", ["memory", "selection", "bias", "gates", "carry", "schedule"])
+def test_an_unknown_choice_is_refused_with_the_choices(method, choice):
+    with pytest.raises(
+        ValueError, match=rf"(?s){choice}.*('shared'|'unified'|'full'|'joint'|'batch'|'every')"
+    ):
+        method(**{choice: "none"})
 
 
 SENTENCES = (
@@ -152,12 +173,12 @@ def test_turns_need_two_groups(layers):
 @pytest.mark.parametrize(
     ("choice", "says"),
     [
-        ({"schedule": "always"}, "method.schedule must be one of every, alternate, got 'always'"),
-        ({"period": 0}, "method.period must be a whole number of at least 1, got 0"),
-        ({"period": 1.5}, "period must be"),
-        ({"period": 3, "schedule": "every"}, "period=3 is for method.schedule=alternate"),
+        ({"period": 0}, "period"),
+        ({"period": 1.5}, "period"),
+        ({"layers": "net.3"}, "layers"),
+        ({"period": 3, "schedule": "every"}, "method.period=3 is for method.schedule=alternate"),
     ],
 )
-def test_a_schedule_that_does_not_exist_is_refused(choice, says):
+def test_a_schedule_that_does_not_exist_is_refused(method, choice, says):
     with pytest.raises(ValueError, match=says):
-        SparseBackprop(0.1, 0.8, **choice)
+        method(**choice)

@@ -6,14 +6,15 @@ import sys
 
 import pytest
 
-from msbp.launch import ROOT
-from msbp.tasks import bitexts, corpora, mnist
+from msbp.config import ROOT
+from msbp.tasks import mnist, treebank
+from msbp.tasks.translation import bitext
 
 main = runpy.run_path(str(ROOT / "scripts/prepare_data.py"))["main"]
 MALFORMED = {  # by task: its folder and files, what all of them hold, and what is said of that
     "mnist": ("MNIST/raw", mnist.MD5, "x", "is not MNIST's original file"),
-    "multi30k": ("multi30k_en_de", bitexts.MULTI30K_MD5, "x", "is no whole gzip file"),
-    "parsing_ewt": ("ud_english_ewt", corpora.EWT_MD5, "1\tKettles\n", "2 columns, wanted 10"),
+    "multi30k": ("multi30k_en_de", bitext.MULTI30K_MD5, "x", "is no whole gzip file"),
+    "parsing_ewt": ("ud_english_ewt", treebank.EWT_MD5, "1\tKettles\n", "2 columns, expected 10"),
     "polarity": ("mr", ("rt-polarity.neg", "rt-polarity.pos"), "\0", "a NUL character"),
 }
 EWT = "1\tKettles\t_\tNOUN\tNNS\t_\t2\tnsubj\t_\t_\n2\thiss\t_\tVERB\tVBP\t_\t0\troot\t_\t_\n\n"
@@ -52,7 +53,7 @@ def test_licensed_data_that_are_missing_are_said_with_what_to_do(tmp_path, prepa
 def test_a_setting_that_a_task_refuses_is_said_of_it(prepare, capsys):
     assert prepare("task=mnist", "task.batch_size=0") == 1
     assert capsys.readouterr().out.startswith(
-        "mnist: not ready. task: task.batch_size must be a whole number"
+        "mnist: not ready. task.batch_size must be greater than or equal to 1, got 0"
     )
 
 

@@ -10,7 +10,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from msbp.analysis.publish import contents, stale
 from msbp.analysis.settings import catalogue, settings_from
-from msbp.launch import CONF, ROOT, compose
+from msbp.config import CONF, ROOT, compose
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 # Without the generated tables: their commands may be of tasks that do not exist yet.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from msbp import record
-from msbp.launch import ROOT, compose
+from msbp.config import ROOT, compose
 from msbp.record import Record, find, parse, settings, signature, summary, write
 
 SAME = [

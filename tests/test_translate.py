@@ -7,14 +7,14 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from msbp.launch import compose
+from msbp.config import compose
 from src.train import train
 from src.translate import translate
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A finished run on the made-up sample, with its checkpoint."""
+    """A finished run on the synthetic sample, with its checkpoint."""
     folder = tmp_path_factory.mktemp("run")
     settings = ["task=multi30k", "experiment=smoke", "trainer.epochs=1", "trainer.keep_checkpoint=true"]
     cfg = compose([*settings, "model.hidden=8", f"paths.outputs={folder}", "paths.offline=true"])
@@ -53,7 +53,7 @@ def test_run_folder_weights_and_checkpoint_translate_alike(run, translated):
 
 def test_translations_that_are_all_empty_are_said_to_be(run, translated, capsys, monkeypatch):
     monkeypatch.setattr(
-        "msbp.tasks.translation.Translation.translate", lambda task, model, lines, *w: [""] * 2
+        "msbp.tasks.translation.task.Translation.translate", lambda task, model, lines, *w: [""] * 2
     )
     assert translated(run, b"a\nb\n") == ["", ""] and "all of them are empty" in capsys.readouterr().err
 
@@ -61,7 +61,7 @@ def test_translations_that_are_all_empty_are_said_to_be(run, translated, capsys,
 def test_what_is_no_translator_is_refused(run, translated, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no .*nowhere: name the folder of a whole run"):
         translated(tmp_path / "nowhere", b"a\n")
-    with pytest.raises(ValueError, match="^beam must be a whole number"):
+    with pytest.raises(ValueError, match="^beam must be greater than or equal to 1"):
         translated(run, b"a\n", "beam=0")
 
 
@@ -165,7 +165,7 @@ def test_a_place_that_cannot_take_the_output_is_refused_before_any_work(copied, 
     link = folder / "link"
     link.symlink_to(folder.parent / "in.txt")
     refusals = {
-        "": "output= must name a file, got ''",
+        "": "output must be the name of a file or folder, got ''",
         str(folder): "is a folder or a device",
         "/dev/null": "is a folder or a device",
         f"{folder}/no/out.txt": "there is no folder .*no for output=",

@@ -1,18 +1,23 @@
 """Files: written whole or not at all, in UTF-8 whatever the locale; JSON and CSV."""
 
 import csv
+import fcntl
 import glob
+import hashlib
 import io
 import json
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from .kinds import fits
+
+LONGEST = 100  # bytes of a user's text in a file name; file systems allow 255 in all
 
 
 @contextmanager
@@ -20,12 +25,13 @@ def written_whole(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that replaces path when the block ends without an error, and is deleted otherwise.
 
     Of a link the target is replaced, and permissions stay. OSError names path. A killed writer can leave a
-    file `.NAME.*.part` beside it, which nothing reads.
+    file `.NAME.*.part` beside it, which nothing reads and the next writer deletes.
     """
     with naming(path):
         target = Path(os.path.realpath(path))
+        drop_parts(target)
         part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
-        with open(part, "x+b") as file:
+        with _locked(part) as file:
             try:
                 yield file
                 file.flush()
@@ -50,19 +56,44 @@ def naming(path: Path) -> Iterator[None]:
         raise OSError(error.errno, f"cannot write: {error.strerror or error}", str(path)) from error
 
 
+def _locked(part: Path) -> IO[bytes]:
+    """Return a new file that `drop_parts` leaves alone as long as it is open."""
+    while True:
+        file = open(part, "x+b")
+        with suppress(OSError):  # file systems without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if part.exists():  # not deleted between the two calls
+            return file
+        file.close()
+
+
+def file_name(text: object) -> str:
+    """Return a user's text as a file name: one part of a path, without separators and leading dots."""
+    name = re.sub(r"[^\w.-]", "_", str(text))
+    name = re.sub(r"^\.*", lambda dots: "_" * len(dots[0]), name) or "_"
+    encoded = name.encode()
+    if len(encoded) <= LONGEST:
+        return name
+    digest = hashlib.sha256(encoded).hexdigest()[:8]  # long names that begin alike stay different
+    return f"{encoded[:LONGEST].decode(errors='ignore')}-{digest}"
+
+
 def drop_parts(path: Path) -> None:
-    """Delete what killed writers left of path; nobody else may be writing it."""
+    """Delete partial files that killed writers of path left; those of living ones are locked."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-        part.unlink(missing_ok=True)
+        with suppress(OSError), open(part, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            part.unlink()
 
 
 def sync(folder: Path) -> None:
-    """Make a rename in folder outlive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    """Make a rename in folder outlive a power cut, on file systems that can."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def save(contents: Mapping[Path, str | bytes]) -> list[Path]:

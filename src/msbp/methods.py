@@ -1,29 +1,28 @@
-"""How the backward pass is computed: what conf/method/*.yaml instantiate."""
+"""Methods of backpropagation, as conf/method/*.yaml instantiate them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
+import pydantic.dataclasses
+from pydantic import ConfigDict, Field, PositiveInt
 from torch import nn
 
-from .kinds import fits
-from .limits import check_choice, check_counts
 from .sparse import convert, fuse
-from .sparse.choices import check_choices
-from .sparse.lstm.lstm import check_lstm_choices
-
-SCHEDULES = ("every", "alternate")
 
 
 @dataclass(frozen=True)
 class Installed:
-    """What a method replaced: how many of its outputs each hidden layer propagates."""
+    """The layers that a method replaced: how many gradient entries each hidden layer propagates."""
 
     k_per_layer: dict[str, int]
 
 
 class Method(Protocol):
-    name: str
+    """A backward pass for the hidden layers of a model."""
+
+    @property
+    def name(self) -> str: ...
 
     def install(self, model: nn.Module) -> Installed:
         """Give the model's hidden layers this backward pass; ValueError if there are none."""
@@ -34,7 +33,7 @@ class Method(Protocol):
 
 @dataclass(frozen=True)
 class FullBackprop:
-    """The baseline: the forward pass and optimizer of the others, with every gradient entry propagated."""
+    """The baseline: forward pass and optimizer of the other methods, with every gradient entry propagated."""
 
     name: str = "baseline"
 
@@ -45,10 +44,10 @@ class FullBackprop:
         return Installed({name: model.get_submodule(name).out_features for name in names})  # type: ignore[misc]
 
     def before_step(self, step: int) -> None:
-        """Every step is alike."""
+        """Do nothing: there is no schedule."""
 
 
-@dataclass(frozen=True)
+@pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
 class SparseBackprop:
     """Propagate k = r n entries per hidden layer and carry gamma times the rest to the next step.
 
@@ -58,28 +57,20 @@ class SparseBackprop:
     propagate everything then, and their memory waits.
     """
 
-    r: float
-    gamma: float
-    memory: str = "shared"
-    selection: str = "per_example"
-    bias: str = "sparse"
-    gates: str = "per_gate"
-    carry: str = "time"
+    r: Annotated[float, Field(gt=0, le=1, description="for full backpropagation use method=baseline")]
+    gamma: Annotated[float, Field(ge=0, le=1, description="0 is SBP, without memory")]
+    memory: Literal["shared", "per_slot", "sequential"] = "shared"
+    selection: Literal["per_example", "per_position", "pooled", "unified"] = "per_example"
+    bias: Literal["sparse", "full"] = "sparse"
+    gates: Literal["per_gate", "joint"] = "per_gate"
+    carry: Literal["time", "batch"] = "time"
     layers: Sequence[str] | None = None
-    schedule: str = "every"
-    period: int = 1
+    schedule: Literal["every", "alternate"] = "every"
+    period: PositiveInt = 1
     name: str = "msbp"
     _groups: list[list[Any]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not (fits(self.r, float) and 0 < self.r <= 1):
-            raise ValueError(
-                f"sparse ratio r must be in (0, 1], got {self.r!r}; for plain backprop use method=baseline"
-            )
-        check_choices(self.gamma, self.memory, self.selection, self.bias)
-        check_lstm_choices(self.memory, self.gates, self.carry)
-        check_choice("method.schedule", self.schedule, SCHEDULES)
-        check_counts("method", period=self.period)
         if self.period != 1 and self.schedule == "every":
             raise ValueError(
                 f"method.period={self.period} is for method.schedule=alternate; every has no turns"
@@ -95,14 +86,14 @@ class SparseBackprop:
         return Installed(kept)
 
     def before_step(self, step: int) -> None:
-        """Have the group sparse whose turn it is, by the number of the step alone."""
+        """Make the group sparse whose turn it is, by the number of the step alone."""
         for turn, group in enumerate(self._groups):
             for layer in group:
                 layer.enabled = step // self.period % len(self._groups) == turn
 
 
 def turns(model: nn.Module, layers: Sequence[str] | None) -> list[list[str]]:
-    """The groups of hidden layers, or of those named, that can take turns. ValueError if there is but one."""
+    """Return the groups of hidden layers, or of those named, that take turns; ValueError if only one."""
     groups: Any = getattr(model, "hidden_layers", [])
     chosen = [[name for name in group if layers is None or name in layers] for group in groups]
     found = [group for group in chosen if group]

@@ -11,7 +11,8 @@ import pytest
 from hydra.errors import HydraException
 
 from msbp.analysis.settings import catalogue, settings_from
-from msbp.launch import CONF, ROOT, compose, explain
+from msbp.cli import explain
+from msbp.config import CONF, ROOT, compose
 from msbp.record import settings, signature
 from scripts.publish import run as publish
 from src.report import keep_published, read, report

@@ -9,7 +9,7 @@ from msbp.analysis.runs import Sources
 from msbp.analysis.settings import configs
 from msbp.analysis.table_text import document_of
 from msbp.analysis.tables import fill
-from msbp.launch import CONF
+from msbp.config import CONF
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 CONFIGS = configs(Path(CONF), "table")

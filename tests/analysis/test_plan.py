@@ -1,4 +1,4 @@
-"""Which commands a table lacks, in which order, and how long they may take."""
+"""The commands that a table lacks, and their order."""
 
 import shlex
 
@@ -42,7 +42,7 @@ def test_a_command_has_the_shared_overrides_and_the_users_places(lacking):
         {"label": "+ MSBP", "overrides": ["method=msbp"]}]), where=["paths.outputs=/x y"])  # fmt: skip
     words = ["task=mnist", "paths.outputs=/x y", "seed=0", "model.hidden=[a, b]", "method=msbp"]
     assert shlex.split(job.command) == ["python", "-m", "src.train", *words]
-    assert job.label == "mnist + MSBP, seed 0" and job.task == "mnist"
+    assert job.task == "mnist"
     assert job.data == ("task=mnist", "paths.outputs=/x y")
 
 
@@ -73,31 +73,3 @@ def test_a_plan_follows_what_is_on_record_and_what_it_is_told_to_leave_out(runs_
     assert Plan(plan.configs, plan.read, only=["polarity"])() == []
     plan.without.add(second.data)
     assert plan() == []
-
-
-def test_the_time_left_is_that_of_the_runs_most_alike_and_unknown_where_there_are_none(
-    runs_of, record_of, settle
-):
-    records = [record_of(" ".join(BASE), 5, method="baseline", total_s=30.0)]
-    plan = Plan([config(seeds=1)], lambda: Sources(runs_of(records), settle))
-    base, msbp = plan()
-    left = plan.durations.left
-    assert left([base], {}, 1.0, 1) == left([msbp], {}, 1.0, 1) == 30.0
-    records.append(record_of(" ".join(MSBP), 5, total_s=10.0))
-    plan()
-    left = plan.durations.left
-    assert left([msbp], {}, 2.0, 1) == 20.0 and left([base], {msbp: 4.0}, 1.0, 1) == 36.0
-    assert left([msbp], {base: 50.0}, 1.0, 1) == 10.0, "a run that takes longer ends any moment"
-    records.clear()
-    plan()
-    assert plan.durations.left([base], {}, 1.0, 1) is None
-
-
-def test_jobs_at_once_divide_the_time_of_those_that_are_not_timed(runs_of, record_of, settle):
-    records = [record_of(" ".join(BASE), 5, method="baseline", total_s=30.0)]
-    plan = Plan([config(columns=["score"], seeds=1)], lambda: Sources(runs_of(records), settle))
-    pending = plan()
-    assert (plan.durations.left(pending, {}, 1.0, 1), plan.durations.left(pending, {}, 1.0, 2)) == (
-        60.0,
-        30.0,
-    )

@@ -13,7 +13,7 @@ from msbp.analysis.report import document, listed, other, page
 from msbp.analysis.runs import Sources, run_frame, validated_each
 from msbp.analysis.settings import CLAIMS, catalogue
 from msbp.analysis.tables import by_layer
-from msbp.launch import CONF, ROOT
+from msbp.config import CONF, ROOT
 from msbp.record import Record
 
 BASE, SBP, MSBP = (f"task=mnist method={method}" for method in ("baseline", "sbp", "msbp"))

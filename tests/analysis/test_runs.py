@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from msbp.analysis.runs import COLUMNS, frame, own, published, read_runs
-from msbp.launch import ROOT
+from msbp.config import ROOT
 
 
 def leave(folder, text):

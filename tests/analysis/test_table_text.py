@@ -8,7 +8,7 @@ from msbp.analysis.runs import Sources
 from msbp.analysis.settings import command, settings_from
 from msbp.analysis.table_text import document_of
 from msbp.analysis.tables import fill
-from msbp.launch import CONF, compose
+from msbp.config import CONF, compose
 from msbp.record import signature
 
 BASE, MSBP = "task=mnist method=baseline", "task=mnist method=msbp"

@@ -7,9 +7,9 @@ import sys
 import pytest
 import torch
 
-from msbp.analysis.angle import angle
 from msbp.analysis.theory import carried, lemma_4, mlp_bound, normal, theorem_1, well_posed
 from msbp.sparse import top_k
+from msbp.training.probes import angle
 from src.theory import main
 
 RANDOM = torch.Generator()

@@ -11,7 +11,7 @@ from msbp.analysis.rules import Setting, share_of_gain, share_regained
 from msbp.analysis.settings import configs
 from msbp.analysis.statistics import Effect, jackknife, log_sd, mean_effect, pooled
 from msbp.analysis.verdicts import LEAST, Region, Word, judge
-from msbp.launch import CONF
+from msbp.config import CONF
 
 CLAIMS = configs(Path(CONF), "claim")
 HIGHER = Region(low=0.0, margin=0.1)

@@ -7,7 +7,7 @@ from msbp.bench.case import configuration
 from msbp.bench.output import output_share
 from msbp.bench.random_pairs import RandomPairs
 from msbp.bench.rows import Row, build
-from msbp.launch import compose
+from msbp.config import compose
 from msbp.models.mlp import MLP
 
 PAIRS = RandomPairs("nmt", source_words=300, target_words=200, batch_size=16)

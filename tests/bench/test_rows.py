@@ -11,7 +11,7 @@ from msbp.bench.peers import masked
 from msbp.bench.rounds import AT_LEAST, interleave
 from msbp.bench.rows import Forming, Row, build
 from msbp.bench.summary import compared, milliseconds, numbers
-from msbp.launch import compose
+from msbp.config import compose
 from msbp.sparse import top_k
 
 TINY = 'overrides=["task.sample=tiny","model.hidden=20","task.batch_size=8"]'

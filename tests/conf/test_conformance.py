@@ -7,9 +7,9 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from msbp.launch import CONF, compose
+from msbp.config import CONF, compose
 from msbp.record import signature
-from msbp.run import WARM_UP, State
+from msbp.training.run import WARM_UP, State
 from src.train import train
 
 TASKS, METHODS, MODELS = (

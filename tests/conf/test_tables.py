@@ -11,7 +11,7 @@ from msbp.analysis.claims import UNITS, region_of
 from msbp.analysis.report import ROWS as ROW_TABLE
 from msbp.analysis.settings import SECONDS, cells, configs, rows_of, settings_from
 from msbp.analysis.tables import SCORES, SHARES
-from msbp.launch import CONF, compose
+from msbp.config import CONF, compose
 
 settle = settings_from(Path(CONF), compose)
 TABLES, FIGURES, CLAIMS = (configs(Path(CONF), group) for group in ("table", "figure", "claim"))

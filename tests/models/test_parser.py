@@ -53,20 +53,3 @@ def test_illegal_transitions_take_no_part_in_the_loss():
     only[:, 2] = True
     model.loss(tokens, only, wanted).backward()
     assert all(not p.grad.any() for p in model.parameters())
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("hidden", 0),
-        ("layers", 0),
-        ("embedding", 2.5),
-        ("activation", "tanh"),
-        ("dropout", 1.0),
-        ("init", -1.0),
-        ("init", float("inf")),
-    ],
-)
-def test_settings_are_checked_by_name(key, value):
-    with pytest.raises(ValueError, match=f"model.{key} must be"):
-        Parser(**SIZES | {key: value})

@@ -170,22 +170,3 @@ def test_a_tiny_language_is_learnt_by_heart():
             said.append(tokens)
     right = (torch.stack(said, 1) == wanted) | (wanted == 0)
     assert right.all(1).float().mean() > 0.9
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"hidden": 0}, "model.hidden must be"),
-        ({"layers": 1.5}, "model.layers must be"),
-        ({"directions": "both"}, "model.directions must be one of sum, concatenate, got 'both'"),
-        ({"attention": "bahdanau"}, "model.attention must be one of general, dot, luong_gate"),
-        ({"directions": "concatenate", "hidden": 7}, "must be even, got 7"),
-        ({"dropout": 1.0}, "model.dropout must be in"),
-        ({"label_smoothing": -0.1}, "model.label_smoothing must be in"),
-        ({"init": float("nan")}, "model.init must be finite and at least 0, got nan"),
-        ({"tied": True}, "embedding=5 .* hidden=6: make them equal"),
-    ],
-)
-def test_settings_out_of_range_are_refused_by_name(settings, says):
-    with pytest.raises(ValueError, match=says):
-        network(**settings)

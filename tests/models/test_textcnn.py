@@ -94,22 +94,3 @@ def test_weights_load_between_plain_and_converted_models():
     plain.load_state_dict(sparse.state_dict())
     sparse.load_state_dict(copy.deepcopy(plain).state_dict())
     assert "convs.0.weight" in plain.state_dict() and plain.convs[0].weight.shape == (8, 1, 3, 6)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("hidden", 0),
-        ("windows", []),
-        ("windows", [0]),
-        ("windows", [True]),
-        ("width", 0),
-        ("embedding", "fixed"),
-        ("dropout", 1.0),
-        ("max_norm", 0),
-        ("max_norm", float("nan")),
-    ],
-)
-def test_settings_out_of_range_are_refused_by_name(key, value):
-    with pytest.raises(ValueError, match=f"model.{key} must be"):
-        network(**{key: value})

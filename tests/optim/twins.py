@@ -47,7 +47,7 @@ class Twins:
 
     def read(self):
         for p, source in zip(self.dense, self.shadow.parameters(), strict=True):
-            p.grad = None if source.grad is None else source.grad.detach().clone()
+            p.grad = None if source.grad is None else source.grad.to_dense().clone()
 
     def step(self):
         self.ours.step()

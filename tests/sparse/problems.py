@@ -9,11 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from msbp.sparse import backward as sparse_backward
 from msbp.sparse import convert, cross_entropy, memories
 
 each_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 each_memory = pytest.mark.parametrize("memory", ["shared", "per_slot", "sequential"])
 ENTRIES = {
+    "direct": lambda model, x, y: sparse_backward(cross_entropy(model(x), y)),
     "autograd": lambda model, x, y: nn.functional.cross_entropy(model(x), y).backward(),
     "cheap": lambda model, x, y: cross_entropy(model(x), y).backward(),
 }
@@ -40,7 +42,9 @@ def converted(dtype=torch.float32, p: float = 0.0, **choices) -> nn.Sequential:
 
 
 def gradients(model: nn.Module) -> dict[str, Tensor]:
-    return {name: p.grad.detach().clone() for name, p in model.named_parameters() if p.grad is not None}
+    return {
+        name: p.grad.to_dense().detach().clone() for name, p in model.named_parameters() if p.grad is not None
+    }
 
 
 def state(model: nn.Module) -> dict[str, Tensor]:

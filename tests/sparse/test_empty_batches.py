@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from msbp.sparse import convert, fuse, memories
-from msbp.sparse.suited import plain_torch
+from msbp.sparse.buffers import plain_torch
 
 from .problems import assert_close, each_dtype, gradients, mlp
 

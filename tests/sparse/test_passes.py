@@ -94,13 +94,20 @@ def test_without_gradients_nothing_is_kept_and_dropout_still_follows_the_mode(dt
 
 
 @each_entry
-def test_evaluation_mode_has_gradients_too(backward):
-    model, still = converted(p=0.4), converted()
-    still.load_state_dict(dict(zip(still.state_dict(), model.state_dict().values(), strict=True)))
-    data = batch()
-    backward(model.eval(), *data)
-    backward(still, *data)
-    assert_close(dict(zip(gradients(still), gradients(model).values(), strict=True)), gradients(still), 1e-6)
+def test_evaluation_mode_propagates_everything_and_moves_no_memory(backward):
+    model, plain = converted(p=0.4), mlp(i, n, n, c)
+    plain.load_state_dict(dict(zip(plain.state_dict(), model.state_dict().values(), strict=True)))
+    backward(model, *batch())
+    before, steps = memory_of(model), model[0].step
+    model.zero_grad()
+    x, y = batch()
+    inputs = [x.clone().requires_grad_() for _ in range(2)]
+    backward(model.eval(), inputs[0], y)
+    backward(plain, inputs[1], y)
+    assert_close(dict(zip(gradients(plain), gradients(model).values(), strict=True)), gradients(plain), 1e-5)
+    torch.testing.assert_close(inputs[0].grad, inputs[1].grad)
+    assert_close(memory_of(model), before, 0)
+    assert model[0].step == steps
 
 
 @each_dtype

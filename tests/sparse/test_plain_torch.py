@@ -9,9 +9,9 @@ from numba.core.dispatcher import Dispatcher
 from torch import nn
 
 from msbp.sparse import Cube, convert, cross_entropy, fuse, look_up
-from msbp.sparse.suited import plain_torch
+from msbp.sparse.buffers import plain_torch
 
-from .convolutions.sentence_batches import layer, sentences
+from .conv.sentence_batches import layer, sentences
 
 
 def chain():

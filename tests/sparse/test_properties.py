@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from msbp.sparse import Cube, convert, fuse, reference
-from msbp.sparse.suited import plain_torch
+from msbp.sparse.buffers import plain_torch
 
 from .oracle import Oracle, keeps
 from .problems import Probe, assert_close, gradients, memory_of, mlp

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from msbp.sparse import convert, fuse
-from msbp.sparse.suited import plain_torch
+from msbp.sparse.buffers import plain_torch
 
 from .problems import assert_close, gradients, memory_of, mlp
 

@@ -151,9 +151,8 @@ def test_gradients_of_two_shapes_do_not_add_up():
     model, _ = waiting()
     weight = model[1].weight
     weight.data = torch.randn(n // 2, 4)
-    nn.functional.linear(torch.ones(1, 4), weight).sum().backward()
-    with pytest.raises(RuntimeError, match="do not add up"):
-        _ = weight.grad
+    with pytest.raises(RuntimeError, match="must match"):
+        nn.functional.linear(torch.ones(1, 4), weight).sum().backward()
 
 
 @pytest.mark.parametrize("clip", [optim.clip_grad_norm_, nn.utils.clip_grad_norm_])

@@ -57,6 +57,31 @@ def test_a_word_given_twice_keeps_its_first_vector(odd):
     torch.testing.assert_close(WordVectors(odd)["cat"], torch.full((5,), 0.7))
 
 
+def test_spaces_at_the_end_of_lines_lose_no_word(odd):
+    odd.write_bytes(ODD + b"dog 1 2 3 4 5 \ndog 9 9 9 9 9\n")
+    assert WordVectors(odd)["dog"].tolist() == [1, 2, 3, 4, 5]
+    odd.write_bytes(b"2 5\n" + b"cat 0 1 0 1 0 \ndog 1 2 3 4 5 \n")  # as word2vec writes them
+    assert (WordVectors(odd).itos, WordVectors(odd).dim) == (["cat", "dog"], 5)
+
+
+@pytest.mark.parametrize("end", [b"dog 1 2", b"dog 1 2 3 4 0.", b"dog", b"dog 1 2 3 4 5"])
+@pytest.mark.parametrize("words", [None, {"the"}])
+def test_a_file_that_ends_within_a_line_is_refused_with_its_line(odd, tmp_path, end, words):
+    odd.write_bytes(ODD + end)
+    with pytest.raises(ValueError, match=r"glove\.5d\.txt:9: the file ends within this line"):
+        WordVectors(odd, words)
+    packed = tmp_path / "glove.txt.gz"
+    packed.write_bytes(gzip.compress(ODD + end))
+    with pytest.raises(ValueError, match=r"glove\.txt\.gz:9: the file ends within this line"):
+        WordVectors(packed, words)
+
+
+def test_a_file_with_fewer_vectors_than_its_header_says_is_refused(odd):
+    odd.write_bytes(b"9 5\n" + ODD)
+    with pytest.raises(ValueError, match=r"glove\.5d\.txt:9: the file ends after 8 of 9 vectors"):
+        WordVectors(odd)
+
+
 @pytest.mark.parametrize("content", [b"", b"word\nother\n", bytes(100), b"a text without numbers\n"])
 def test_a_file_without_vectors_is_refused(odd, content):
     odd.write_bytes(content)

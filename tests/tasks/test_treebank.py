@@ -1,13 +1,19 @@
-"""Column readers: what gives a word, what does not, and what is refused with file and line."""
+"""Column formats, refusals with file and line; corpora in these formats and where they come from."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from msbp.tasks.treebank import UNKNOWN, Sentence, TreebankError, read_conll
+from msbp.config import ROOT, build, compose
+from msbp.tasks import treebank
+from msbp.tasks.download import md5_of
+from msbp.tasks.treebank import UNKNOWN, ConllFiles, EnglishEwt, Sentence, TreebankError, read_conll
+
+README = (ROOT / "data/README.md").read_text(encoding="utf-8")
 
 RANGES_AND_EMPTY_NODES = """\
 # sent_id = c07-1
@@ -89,11 +95,11 @@ def test_conll_x_reads_like_conll_u(tmp_path):
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        (conll(("a", "0", "root")) + "2\tb\t_\n", 2, "3 columns, wanted 10"),
-        ("# x\n1 a _ X XX _ 0 root _ _\n", 2, "1 columns, wanted 10"),
-        (conll(("a", "0", "root")).replace("1\t", "2\t"), 1, "the id is '2', wanted 1"),
-        (conll(("a", "0", "root"), ("b", "1", "x")).replace("2\tb", "x\tb"), 2, "the id is 'x', wanted 2"),
-        (conll(("a", "0", "root"), ("b", "3", "x")), 2, "the head is '3', wanted 0 (root) to 2"),
+        (conll(("a", "0", "root")) + "2\tb\t_\n", 2, "3 columns, expected 10"),
+        ("# x\n1 a _ X XX _ 0 root _ _\n", 2, "1 columns, expected 10"),
+        (conll(("a", "0", "root")).replace("1\t", "2\t"), 1, "the id is '2', expected 1"),
+        (conll(("a", "0", "root"), ("b", "1", "x")).replace("2\tb", "x\tb"), 2, "the id is 'x', expected 2"),
+        (conll(("a", "0", "root"), ("b", "3", "x")), 2, "the head is '3', expected 0 (root) to 2"),
         (conll(("a", "-1", "x")), 1, "the head is '-1'"),
         (conll(("a", "b", "x")), 1, "the head is 'b'"),
         (conll(("a", "9" * 5000, "x")), 1, "the head is '999"),
@@ -127,3 +133,50 @@ def test_a_plain_c_locale_reads_the_same_words(tmp_path):
         [sys.executable, "-c", code, path], env=os.environ | plain, capture_output=True, check=True, text=True
     )
     assert done.stdout.strip() == ascii(["đường"])
+
+
+def test_missing_ewt_files_are_fetched_and_present_ones_left_alone(tmp_path, web, monkeypatch, caplog):
+    text = "1\tGone\t_\tVERB\tVBN\t_\t0\troot:x\t_\t_\n"
+    for name in treebank.EWT_MD5:
+        (web.folder / name).write_text(text)
+    monkeypatch.setattr(treebank, "EWT", web.url)
+    monkeypatch.setattr(treebank, "EWT_MD5", dict.fromkeys(treebank.EWT_MD5, md5_of(text.encode())))
+    corpus = EnglishEwt(tmp_path)
+    (sentence,) = corpus.read(corpus.files()["dev"][0])
+    assert sentence.labels == ["root"] and len(web.requests) == 3 and not caplog.text
+    corpus.files()["dev"][0].write_text(text * 2)
+    corpus.files()
+    assert len(web.requests) == 3 and "dev.conllu: not the files of UD English EWT 2.16" in caplog.text
+
+
+def test_missing_ewt_files_are_named_offline(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no en_ewt-ud-train\.conllu, .*MSBP_DATA_DIR"):
+        EnglishEwt(tmp_path, offline=True).files()
+
+
+def test_a_missing_conll_file_is_named_with_its_key(tmp_path):
+    path = tmp_path / "a.conllu"
+    path.write_text("")
+    with pytest.raises(FileNotFoundError, match=r"b\.conllu; name the dev file in task\.corpus\.dev"):
+        ConllFiles(path, tmp_path / "b.conllu", path).files()
+
+
+INLINE = "python -m src.train '~task.corpus' '+task.corpus={_target_:msbp.tasks.treebank.ConllFiles,"
+INLINE += "train:train.conllu,dev:dev.conllu,test:test.conllu}' task.name=my_treebank"
+
+
+@pytest.mark.parametrize("task", ["parsing_ewt", "pos_ewt"])
+@pytest.mark.parametrize("inline", [False, True])
+def test_a_treebank_of_ones_own_is_named_as_the_documentation_says(tmp_path, monkeypatch, task, inline):
+    documented = next(line for line in README.splitlines() if "conll_files" in line).strip("`")
+    words = shlex.split(INLINE if inline else documented)[3:]
+    words = [word for word in words if not word.startswith(("task=", "method="))]
+    monkeypatch.chdir(tmp_path)
+    for i, name in enumerate(("train", "dev", "test"), start=1):
+        Path(f"{name}.conllu").write_text("1\tHi\t_\tINTJ\tUH\t_\t0\troot\t_\t_\n\n" * i)
+    own = [f"task={task}", f"paths.outputs={tmp_path}", *["task.vectors=null"] * (task == "pos_ewt")]
+    cfg = compose([*words, *own])
+    splits = build(cfg.task).splits(0)
+    assert cfg.task.name == "my_treebank" and [note.split(",")[0] for note in splits.notes[:3]] == [
+        "train: 1 sentences", "dev: 2 sentences", "test: 3 sentences"
+    ]  # fmt: skip

@@ -1,10 +1,8 @@
-"""Which commands fill what tables and figures lack, in which order, and how long they may take."""
+"""The commands that fill what tables and figures lack, in order."""
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
-from typing import Any
 
 from .runs import Coverage, Sources, coverage, measurements
 from .settings import Config
@@ -14,39 +12,37 @@ from .settings import Config
 class Job:
     """One command: a run of one seed, or a benchmark. alone: its times count, so nothing else may run.
 
-    key: equal for equal requests. words: what comes after `python`. overrides: the run's, but for its seed;
-    none for a benchmark. like: what runs of about the same duration share, the closest kinship first.
+    key: equal for equal requests, and a file name. words: what comes after `python`. overrides: the run's,
+    but for its seed; none for a benchmark.
     """
 
     key: str
     words: tuple[str, ...]
-    label: str
     alone: bool
     overrides: tuple[str, ...] = ()
-    like: tuple[str, ...] = ()
 
     @property
     def command(self) -> str:
-        """For a shell, in the project's top folder."""
+        """The command for a shell, in the project's top folder."""
         return shlex.join(["python", *self.words])
 
     @property
     def task(self) -> str:
-        """The task's name; nothing for a benchmark."""
+        """Name of the task; empty for a benchmark."""
         return self.overrides[0].removeprefix("task=") if self.overrides else ""
 
     @property
     def data(self) -> tuple[str, ...]:
-        """The overrides that say which data it reads."""
+        """Overrides that choose the data."""
         return tuple(word for word in self.overrides if word.startswith(("task", "experiment=", "paths.")))
 
 
 @dataclass
 class Plan:
-    """The jobs that configs still need, by what lies in the outputs folder whenever it is called.
+    """Jobs that configs still lack whenever it is called.
 
-    read: gives what was measured. where: overrides for every run. only: names of tasks, None for all of them
-    and benchmarks. without: data whose runs are left out.
+    read: returns the present measurements. where: overrides for every run. only: names of tasks, None for all
+    of them and benchmarks. without: overrides of data whose runs are left out.
     """
 
     configs: Sequence[Config]
@@ -56,19 +52,17 @@ class Plan:
     without: set[tuple[str, ...]] = field(default_factory=set)
 
     def __call__(self) -> list[Job]:
-        measured = self.read()
-        self.durations = Durations(measured.runs.to_dict("records"))
-        return [job for job in jobs(self.configs, measured, self.where) if self._takes(job)]
+        return [job for job in jobs(self.configs, self.read(), self.where) if self._takes(job)]
 
     def _takes(self, job: Job) -> bool:
         return (self.only is None or job.task in self.only) and job.data not in self.without
 
 
 def jobs(configs: Iterable[Config], sources: Sources, where: Sequence[str] = ()) -> list[Job]:
-    """What all of configs lack, each once; where: overrides for every run.
+    """Return the commands that configs lack, each once; where: overrides for every run.
 
-    First what needs the machine to itself, then what does not. Seed by seed, so that the rows of a block take
-    turns, and what makes the machine slow for a while meets all alike.
+    First those that need the machine to themselves. Seed by seed, so that the rows of a block take turns, and
+    what makes the machine slow for a while meets all alike.
     """
     found: dict[str, Job] = {}
     for config in configs:
@@ -95,15 +89,9 @@ def run(row: Coverage, seed: int, sources: Sources, where: Sequence[str]) -> Job
     return Job(
         f"{setting.signature}-s{seed}",
         ("-m", "src.train", task, *where, f"seed={seed}", *rest, *again),
-        f"{task.removeprefix('task=')} {row.row.label}, seed {seed}",
         alone=seed < row.row.timed,
         overrides=(task, *where, *rest),
-        like=(setting.signature, f"{task} {method(rest)}", task),
     )
-
-
-def method(overrides: Sequence[str]) -> str:
-    return next((word for word in overrides if word.startswith("method=")), "")
 
 
 def benchmarks(config: Config, sources: Sources) -> Iterable[Job]:
@@ -111,37 +99,4 @@ def benchmarks(config: Config, sources: Sources) -> Iterable[Job]:
     for measured in measurements(config, sources):
         if not measured.present:
             _, *words = shlex.split(measured.command)
-            name = " ".join(words[2:])
-            yield Job(f"bench {name}".replace(" ", "-"), (*words, *outputs), f"benchmark {name}", alone=True)
-
-
-class Durations:
-    """How long runs take, by what they are like; seconds of training on record, times what else they need."""
-
-    def __init__(self, records: Iterable[Mapping[str, Any]]):
-        self._known: dict[str, list[float]] = {}
-        self._measured: list[tuple[float, float]] = []
-        for record in records:
-            task = f"task={record['task']}"
-            for kind in (record["signature"], f"{task} method={record['method']}", task):
-                self._known.setdefault(kind, []).append(record["total_s"])
-
-    def training(self, job: Job) -> float | None:
-        """Seconds of training of the runs that are most like this one; None where there are none."""
-        return next((fmean(self._known[kind]) for kind in job.like if kind in self._known), None)
-
-    def left(
-        self, pending: Iterable[Job], running: Mapping[Job, float], more: float, at_once: int
-    ) -> float | None:
-        """Seconds until all is done, of which running jobs have had some; None if nothing is known of one.
-
-        more: how much longer a run takes than its training, as a factor.
-        """
-        total = 0.0
-        for job in (*pending, *running):
-            training = self.training(job)
-            if training is None:
-                return None
-            rest = max(training * more - running.get(job, 0.0), 0.0)
-            total += rest if job.alone else rest / at_once
-        return total
+            yield Job("-".join(["bench", *words[2:]]), (*words, *outputs), alone=True)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..sparse import convert, entries_kept, top_k
-from .angle import angle
+from ..training.probes import angle
 
 SLACK = 1e-9  # what rounding may add to an angle in radians, and to a factor
 EPSILON = 0.01  # share of the first distance at which descent ends

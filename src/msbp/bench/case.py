@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from .. import machine
+from ..config import build, compose
 from ..kinds import expect
-from ..launch import compose
-from ..parts import build
+from ..training import machine
 from .flops import Flops, backward_flops
 from .memory import peak_mib
 from .output import output_share

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import nn
 
-from ..clock import PHASES
+from ..training.clock import PHASES
 from .rows import Row
 
 STEPS = 3

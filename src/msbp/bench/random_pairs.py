@@ -11,8 +11,8 @@ import numpy as np
 from torch import Tensor, nn
 
 from ..tasks.base import Batch, Splits
-from ..tasks.pairs import Pairs, Side
-from ..tasks.vocabulary import SPECIAL, Words
+from ..tasks.translation.encoding import Pairs, Side
+from ..tasks.translation.vocabulary import SPECIAL, Words
 
 BATCHES = 40  # of an epoch
 MEDIAN, SPREAD = 15, 0.7  # of source lengths, the latter of their logarithm: English of TED talks

@@ -9,9 +9,9 @@ import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
-from ..clock import PHASES, Clock
-from ..parts import build
-from ..run import Run
+from ..config import build
+from ..training.clock import PHASES, Clock
+from ..training.run import Run
 
 
 class Row:

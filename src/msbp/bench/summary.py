@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..clock import PHASES
+from ..training.clock import PHASES
 from .flops import Flops
 from .rows import Row
 

@@ -1,1 +1,1 @@
-"""Plain torch networks that declare their hidden layers."""
+"""Networks in plain torch that declare their hidden layers."""

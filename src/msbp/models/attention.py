@@ -3,17 +3,16 @@
 Letters: B sentences, S words of the longest source, T of the longest target, N decoder states, H their width.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-KINDS = ("general", "dot", "luong_gate")
+Kind = Literal["general", "dot", "luong_gate"]
 
 
 class Source(NamedTuple):
-    """What a decoder looks at: the encoder's outputs and what states are compared with, (B, S, H) each, and
-    padding (B, S), true where a sentence has no word."""
+    """The source in attention: context, keys (B, S, H), padding (B, S), true after its last word."""
 
     context: Tensor
     keys: Tensor
@@ -28,7 +27,7 @@ class Attention(nn.Module):
     as in the code of the authors' group.
     """
 
-    def __init__(self, hidden: int, kind: str, dropout: float):
+    def __init__(self, hidden: int, kind: Kind, dropout: float):
         super().__init__()
         self.kind = kind
         if kind != "dot":
@@ -39,17 +38,17 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def source(self, context: Tensor, padding: Tensor) -> Source:
-        """What `look` needs of the encoder's outputs (B, S, H)."""
+        """Keys and padding beside the encoder's outputs (B, S, H)."""
         return Source(context, context if self.kind == "dot" else self.score(context), padding)
 
-    def look(self, states: Tensor, source: Source) -> Tensor:
-        """What states (B, T, H) see of the source: means of the context (B, T, H), weighted by the scores."""
+    def attend(self, states: Tensor, source: Source) -> Tensor:
+        """The means of the context (B, T, H), weighted by the scores of states (B, T, H)."""
         scores = states @ source.keys.transpose(1, 2)
         return scores.masked_fill(source.padding.unsqueeze(1), -torch.inf).softmax(2) @ source.context
 
-    def forward(self, states: Tensor, seen: Tensor) -> Tensor:
-        """The result (N, H) of states and what they see (N, H)."""
-        both = self.combine(torch.cat([seen, states], 1))
+    def forward(self, states: Tensor, attended: Tensor) -> Tensor:
+        """The attentional states (N, H) of states and their attended means (N, H)."""
+        both = self.combine(torch.cat([attended, states], 1))
         if self.kind != "luong_gate":
             return both.tanh()
         return self.dropout(nn.functional.selu(self.second(self.dropout(nn.functional.selu(both)))))

@@ -1,27 +1,37 @@
-"""Parts that several networks have.
+"""Parts of several networks.
 
 Letters: V words, E width of an embedding.
 """
 
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, validate_call
 from torch import Tensor, nn
 
-from ..limits import check_choice, check_counts, check_shares
+WIDTH = 100  # of embeddings, unless vectors have another
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]  # products of two fit what torch counts with
+Share = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+Scale = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Embedding = Literal["random", "static", "non_static"]
+checked = validate_call(config=ConfigDict(strict=True, arbitrary_types_allowed=True))
 
-EMBEDDINGS = ("random", "static", "non_static")
 
-
-def word_embedding(kind: str, words: int, width: int, vectors: Tensor | None) -> nn.Embedding:
-    """A vector for each word: random ones of that width (V, E), or those given (V, E), whose width counts.
+def word_embedding(kind: Embedding, words: int, width: int, vectors: Tensor | None) -> nn.Embedding:
+    """An embedding of V words: random vectors of that width, or the given vectors (V, E).
 
     kind: random (trained from noise) | static (given vectors, fixed) | non_static (given and trained).
-    ValueError for another kind, for a width that is none, and if no vectors are given where some are needed.
+    ValueError for static and non_static without vectors, and for a width that is neither the default nor that
+    of the vectors.
     """
-    check_choice("model.embedding", kind, EMBEDDINGS)
-    check_counts("model", width=width)
     if kind == "random":
         return nn.Embedding(words, width)
     if vectors is None:
         raise ValueError(f"model.embedding={kind} needs word vectors: name them in task.vectors")
+    if width not in (WIDTH, vectors.shape[1]):
+        raise ValueError(
+            f"model.width={width} does not fit the word vectors, of width {vectors.shape[1]}: leave it out, "
+            "or use model.embedding=random"
+        )
     return nn.Embedding.from_pretrained(vectors.clone(), freeze=kind == "static")
 
 
@@ -30,10 +40,8 @@ def hidden_stack(
 ) -> tuple[nn.Sequential, list[list[str]]]:
     """Hidden layers of linear, activation and dropout, then a linear output layer.
 
-    Also the names of the hidden ones in a model that calls all of it `net`. ValueError for impossible sizes.
+    Also the names of the hidden ones in a model whose attribute `net` is all of it.
     """
-    check_counts("model", hidden=hidden, layers=layers)
-    check_shares("model", dropout=dropout)
     parts: list[nn.Module] = []
     for width in [inputs] + [hidden] * (layers - 1):
         parts += [nn.Linear(width, hidden), activation()]

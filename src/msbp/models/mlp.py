@@ -6,7 +6,7 @@ Letters: B batch, i inputs, o outputs.
 from torch import Tensor, nn
 
 from ..sparse import cross_entropy
-from .layers import hidden_stack
+from .layers import Count, Share, checked, hidden_stack
 
 
 class MLP(nn.Module):
@@ -15,8 +15,9 @@ class MLP(nn.Module):
     Weights and biases keep torch's default, uniform within ±1/sqrt(i): the paper names no initialisation.
     """
 
-    def __init__(self, inputs: int, outputs: int, hidden: int = 500, layers: int = 2, dropout: float = 0.1,
-                 name: str = "mlp"):  # fmt: skip
+    @checked
+    def __init__(self, inputs: Count, outputs: Count, hidden: Count = 500, layers: Count = 2,
+                 dropout: Share = 0.1, name: str = "mlp"):  # fmt: skip
         super().__init__()
         self.name = name
         self.net, self.hidden_layers = hidden_stack(inputs, hidden, layers, outputs, dropout)

@@ -3,11 +3,12 @@
 Letters: B batch, C transitions.
 """
 
+from typing import Literal
+
 from torch import Tensor, nn
 
-from ..limits import check_choice, check_counts, check_scales
 from ..sparse import Cube, cross_entropy, look_up
-from .layers import hidden_stack
+from .layers import Count, Scale, Share, checked, hidden_stack
 
 ACTIVATIONS = {"relu": nn.ReLU, "cube": Cube}
 FEATURES = 48  # 18 words, 18 tags, 12 labels
@@ -19,13 +20,11 @@ class Parser(nn.Module):
     Embeddings begin uniform within ±init; other weights keep torch's default, uniform within ±1/sqrt(inputs).
     """
 
-    def __init__(self, words: int, tags: int, labels: int, embedding: int = 50, hidden: int = 500,
-                 layers: int = 1, activation: str = "relu", dropout: float = 0.2, init: float = 0.1,
-                 name: str = "parser"):  # fmt: skip
+    @checked
+    def __init__(self, words: Count, tags: Count, labels: Count, embedding: Count = 50, hidden: Count = 500,
+                 layers: Count = 1, activation: Literal["relu", "cube"] = "relu", dropout: Share = 0.2,
+                 init: Scale = 0.1, name: str = "parser"):  # fmt: skip
         super().__init__()
-        check_counts("model", embedding=embedding)
-        check_choice("model.activation", activation, ACTIVATIONS)
-        check_scales("model", init=init)
         self.name = name
         self.embedding = nn.Embedding(words + tags + labels + 1, embedding)
         nn.init.uniform_(self.embedding.weight, -init, init)

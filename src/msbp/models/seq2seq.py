@@ -1,26 +1,27 @@
 """An LSTM encoder and decoder with attention, as in neural machine translation (section 5 of the paper).
 
 Letters: B sentences, S words of the longest source, T of the longest target, N target words of a batch, A
-rows being decoded, V target words known, H hidden, L layers.
+active rows of decoding, V target vocabulary, H hidden, L layers.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from ..limits import check_choice, check_counts, check_scales, check_shares
 from ..sparse import cross_entropy
-from .attention import KINDS, Attention, Source
+from .attention import Attention, Kind, Source
+from .layers import Count, Scale, Share, checked
 
 PADDING = 0
-DIRECTIONS = {"sum": 1, "concatenate": 2}  # how many directions share H
+DIRECTIONS = {"sum": 1, "concatenate": 2}  # directions that share H
 
 
 @dataclass(frozen=True)
 class State:
-    """What decoding goes on from: states (L, A, H), what each row looks at, and its sentence (A)."""
+    """The state of decoding: of the LSTM (L, A, H), the source of each row, and its sentence (A)."""
 
     h: Tensor
     c: Tensor
@@ -28,7 +29,7 @@ class State:
     sentence: Tensor
 
     def select(self, index: Tensor) -> "State":
-        """The rows that index names, in its order; a row may come more than once, or never again."""
+        """The rows of index, in its order; a row may come more than once, or never again."""
         sentence, source = self.sentence[index], self.source
         if not torch.equal(sentence, self.sentence):  # a beam mostly reorders rows of one sentence
             source = Source(*(part[index] for part in source))
@@ -44,22 +45,25 @@ class Seq2Seq(nn.Module):
     embeddings. Embeddings begin uniform within ±init.
     """
 
+    @checked
     def __init__(
-        self, source_words: int, target_words: int, embedding: int = 512, hidden: int = 512, layers: int = 3,
-        directions: str = "sum", attention: str = "general", dropout: float = 0.4,
-        embedding_dropout: float = 0.0, label_smoothing: float = 0.0, tied: bool = False, init: float = 0.1,
-        name: str = "seq2seq",
+        self, source_words: Count, target_words: Count, embedding: Count = 512, hidden: Count = 512,
+        layers: Count = 3, directions: Literal["sum", "concatenate"] = "sum", attention: Kind = "general",
+        dropout: Share = 0.4, embedding_dropout: Share = 0.0, label_smoothing: Share = 0.0,
+        tied: bool = False, init: Scale = 0.1, name: str = "seq2seq",
     ):  # fmt: skip
         super().__init__()
-        check_sizes(embedding, hidden, layers, directions, attention, tied)
-        check_shares(
-            "model", dropout=dropout, embedding_dropout=embedding_dropout, label_smoothing=label_smoothing
-        )
-        check_scales("model", init=init)
+        if hidden % DIRECTIONS[directions]:
+            raise ValueError(f"model.hidden counts both directions, so it must be even, got {hidden}")
+        if tied and embedding != hidden:
+            raise ValueError(
+                f"model.tied shares weights of width embedding={embedding} with an output layer of "
+                f"hidden={hidden}: make them equal, or leave it out"
+            )
         self.name, self.directions, self.label_smoothing = name, directions, label_smoothing
         self.source_embedding = nn.Embedding(source_words, embedding, padding_idx=PADDING)
         self.target_embedding = nn.Embedding(target_words, embedding, padding_idx=PADDING)
-        between = dropout if layers > 1 else 0.0  # torch warns of dropout that has no place
+        between = dropout if layers > 1 else 0.0  # torch warns of dropout in a single layer
         each = hidden // DIRECTIONS[directions]
         self.encoder = nn.LSTM(embedding, each, layers, dropout=between, bidirectional=True)
         self.decoder = nn.LSTM(embedding, hidden, layers, dropout=between)
@@ -72,27 +76,31 @@ class Seq2Seq(nn.Module):
         self.dropout, self.embedding_dropout = nn.Dropout(dropout), nn.Dropout(embedding_dropout)
         self.hidden_layers = [["encoder"], ["decoder"]]
 
-    def forward(self, source: Tensor, lengths: Tensor, given: Tensor, sizes: Tensor) -> Tensor:
-        """Logits (N, V) of the word that follows each of the given ones (B, T), of which a sentence has
-        sizes (B); in the order of `packed`."""
+    def forward(self, source: Tensor, lengths: Tensor, inputs: Tensor, sizes: Tensor) -> Tensor:
+        """Logits (N, V) of the word after each of the input words (B, T), in the order of `packed`.
+
+        sizes (B): the number of input words of each sentence.
+        """
         state = self.encode(source, lengths)
-        words = self._embedded(self.target_embedding, packed(given, sizes))
+        words = self._embedded(self.target_embedding, packed(inputs, sizes))
         rows, _ = self.decoder(words, (state.h, state.c))
         states, _ = pad_packed_sequence(rows, batch_first=True)
-        seen = packed(self.attention.look(states, state.source), sizes).data
-        return self._logits(rows.data, seen)
+        attended = packed(self.attention.attend(states, state.source), sizes).data
+        return self._logits(rows.data, attended)
 
-    def loss(self, source: Tensor, lengths: Tensor, given: Tensor, wanted: Tensor) -> Tensor:
-        """Mean cross-entropy of the wanted words (B, T) after the given ones (B, T); source (B, S), lengths
-        (B); all are padded with 0."""
-        sizes = (wanted != PADDING).sum(1).cpu()
-        logits, target = self(source, lengths, given, sizes), packed(wanted, sizes).data
+    def loss(self, source: Tensor, lengths: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
+        """Mean cross-entropy of the labels (B, T), which follow the input words (B, T).
+
+        source (B, S), lengths (B); all are padded with 0.
+        """
+        sizes = (labels != PADDING).sum(1).cpu()
+        logits, target = self(source, lengths, inputs, sizes), packed(labels, sizes).data
         if self.label_smoothing and self.training:
             return nn.functional.cross_entropy(logits, target, label_smoothing=self.label_smoothing)
         return cross_entropy(logits, target)
 
     def encode(self, source: Tensor, lengths: Tensor) -> State:
-        """What decoding starts from; source (B, S), lengths (B)."""
+        """The state before the first word; source (B, S), lengths (B)."""
         words = self._embedded(self.source_embedding, packed(source, lengths))
         rows, (h, c) = self.encoder(words)
         context, _ = pad_packed_sequence(rows, batch_first=True, total_length=source.shape[1])
@@ -103,18 +111,18 @@ class Seq2Seq(nn.Module):
         return State(self._first(h), self._first(c), self.attention.source(context, padding), sentence)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Log-probabilities (A, V) of the words after tokens (A), and the state that goes on from these."""
+        """Log-probabilities (A, V) of the words after tokens (A), and the next state."""
         x = self.embedding_dropout(self.target_embedding(tokens)).unsqueeze(0)
         rows, (h, c) = self.decoder(x, (state.h, state.c))
-        seen = self.attention.look(rows.transpose(0, 1), state.source).squeeze(1)
-        logits = self._logits(rows.squeeze(0), seen)
+        attended = self.attention.attend(rows.transpose(0, 1), state.source).squeeze(1)
+        logits = self._logits(rows.squeeze(0), attended)
         return logits.log_softmax(1), State(h, c, state.source, state.sentence)
 
     def _embedded(self, table: nn.Embedding, ids: PackedSequence) -> PackedSequence:
         return PackedSequence(self.embedding_dropout(table(ids.data)), *ids[1:])
 
-    def _logits(self, states: Tensor, seen: Tensor) -> Tensor:
-        return self.output(self.dropout(self.attention(states, seen)))
+    def _logits(self, states: Tensor, attended: Tensor) -> Tensor:
+        return self.output(self.dropout(self.attention(states, attended)))
 
     def _first(self, last: Tensor) -> Tensor:
         """The decoder's first states (L, B, H) from the encoder's last ones (2 L, B, ·)."""
@@ -125,19 +133,3 @@ class Seq2Seq(nn.Module):
 def packed(padded: Tensor, lengths: Tensor) -> PackedSequence:
     """Rows of the sequences (B, T, ...), time step after time step, the longest sequence first."""
     return pack_padded_sequence(padded, lengths.cpu(), batch_first=True, enforce_sorted=False)
-
-
-def check_sizes(
-    embedding: int, hidden: int, layers: int, directions: str, attention: str, tied: bool
-) -> None:
-    """ValueError unless the settings make a network."""
-    check_counts("model", embedding=embedding, hidden=hidden, layers=layers)
-    check_choice("model.directions", directions, DIRECTIONS)
-    check_choice("model.attention", attention, KINDS)
-    if hidden % DIRECTIONS[directions]:
-        raise ValueError(f"model.hidden counts both directions, so it must be even, got {hidden}")
-    if tied and embedding != hidden:
-        raise ValueError(
-            f"model.tied shares weights of width embedding={embedding} with an output layer of "
-            f"hidden={hidden}: make them equal, or leave it out"
-        )

@@ -5,17 +5,19 @@ the paper's algorithms as printed; convert.py makes a model's layers sparse. The
 and convolutions; kernels has what runs for them on a CPU, updates what optimizers need for their gradients.
 """
 
-from .convert import convert, fuse, memories
-from .convolutions.base import SparseConvolution
-from .convolutions.conv import SparseConv1d, SparseConv2d
-from .convolutions.max_over_time import MaxOverTime
+from .backward import backward
+from .conv.base import SparseConvolution
+from .conv.conv import SparseConv1d, SparseConv2d
+from .conv.max_over_time import MaxOverTime
+from .convert import convert, fuse, memories, revert
 from .dropout import keep_mask
-from .linear.activations import Cube
 from .linear.chain import Chain, look_up
 from .linear.linear import SparseLinear
 from .linear.loss import cross_entropy
+from .linear.stage import Cube
 from .lstm.lstm import SparseLSTM
 from .memory import GradientMemory
+from .row_sparse import RowSparseGradient
 from .sparsifiers import entries_kept, top_k, unified_top_k
 
 __all__ = [
@@ -23,11 +25,13 @@ __all__ = [
     "Cube",
     "GradientMemory",
     "MaxOverTime",
+    "RowSparseGradient",
     "SparseConv1d",
     "SparseConv2d",
     "SparseConvolution",
     "SparseLSTM",
     "SparseLinear",
+    "backward",
     "convert",
     "cross_entropy",
     "entries_kept",
@@ -35,6 +39,7 @@ __all__ = [
     "keep_mask",
     "look_up",
     "memories",
+    "revert",
     "top_k",
     "unified_top_k",
 ]

@@ -8,15 +8,16 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from .choices import check_choices, is_number
-from .convolutions.base import SparseConvolution
-from .convolutions.conv import SparseConv1d, SparseConv2d
-from .convolutions.max_over_time import FusedMaxOverTime, MaxOverTime, SparseMaxOverTime
+from .conv.base import SparseConvolution
+from .conv.conv import SparseConv1d, SparseConv2d
+from .conv.max_over_time import FusedMaxOverTime, MaxOverTime, SparseMaxOverTime
 from .linear.chain import Chain
+from .linear.embedding import RowEmbedding, keeps_rows
 from .linear.linear import SparseLinear
-from .linear.row_embedding import RowEmbedding, keeps_rows
 from .lstm.lstm import FusedLSTM, SparseLSTM, adoptable, check_lstm_choices
 from .memory import GradientMemory
 from .sparsifiers import entries_kept
+from .torch_compat import Converted
 
 SPARSE_OF: dict[type[nn.Module], type[SparseLinear] | type[SparseConvolution] | type[SparseLSTM]] = {
     nn.Linear: SparseLinear,
@@ -97,6 +98,18 @@ def _lean(model: nn.Module) -> set[nn.Module]:
     return pooling
 
 
+def revert(model: nn.Module) -> list[str]:
+    """Give a model its plain torch layers back, in place; return the names of layers that were converted.
+
+    Parameters, hooks and keys stay, memories are dropped. For tools that go by the class of a layer, such as
+    export, quantization and torch.jit.script, and before converting with other settings.
+    """
+    converted = [(name, module) for name, module in model.named_modules() if isinstance(module, Converted)]
+    for _, module in converted:
+        module.revert()
+    return [name for name, _ in converted]
+
+
 def memories(model: nn.Module) -> dict[str, GradientMemory]:
     """The gradient memories by the dotted name of their layer, to save and restore them in checkpoints.
 
@@ -142,7 +155,7 @@ def _refuse_second_time(model: nn.Module) -> None:
         if isinstance(module, (SparseLinear, SparseConvolution, FusedLSTM, FusedMaxOverTime, Chain)):
             raise ValueError(
                 f"{name or 'the model'} is a {type(module).__name__} already: convert or fuse a model once, "
-                "and build a new one for other settings"
+                "or call msbp.sparse.revert(model) before converting with other settings"
             )
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from .buffers import uses_kernel, zeros
 from .kernels.dropout import drop
-from .suited import by_kernel
 
 WORD = 0xFFFFFFFF
 DEPTH_STEP = 0x9E3779B9  # 2**32 over the golden ratio: keys of neighbouring depths share no pattern
@@ -20,7 +20,7 @@ ROUNDS = ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1))  # lowbias32 (Wellons), a
 
 def draw_key() -> int:
     """One draw from torch's generator."""
-    return int(torch.randint(2**31, ()))
+    return int(zeros(dtype=torch.int64).random_(0, 2**31))
 
 
 def key_at(key: int, depth: int) -> int:
@@ -67,7 +67,7 @@ class Dropout(torch.autograd.Function):
 
 def masked(x: Tensor, p: float, key: int) -> Tensor:
     """x (B, n) times mask and scale: by kernel where one can read it."""
-    if not by_kernel(x):
+    if not uses_kernel(x):
         return x * (keep_mask((x.shape[0], x.shape[1]), p, key, x.device).to(x.dtype) * keep_scale(p))
     out = torch.empty_like(x)
     drop(x.data_ptr(), out.data_ptr(), x.numel(), p, key)

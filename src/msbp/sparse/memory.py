@@ -7,6 +7,7 @@ state_dict, so that weights load into models with and without memory; `m` and `l
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -28,8 +29,35 @@ class GradientMemory(nn.Module, ABC):
     def estimate(self, grad_h: Tensor, sparsifier: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         """The estimated gradient g (B, n) and the memory that follows it, not stored yet."""
 
+    def on(self, tensor: Tensor, width: int) -> Tensor:
+        """Return m on the device and of the type of a tensor, moved there if it is not; from meta it is zero.
+
+        RuntimeError if m is not of this width.
+        """
+        m: Any = self._buffers["m"]  # nn.Module's own access takes a microsecond
+        if m.shape[-1] != width:
+            raise RuntimeError(
+                f"the gradient memory has width {m.shape[-1]}, and the layer has {width} outputs by now: "
+                "convert a model after its layers are resized, or give the layer a new `memory`"
+            )
+        if m.dtype is not tensor.dtype or m.device != tensor.device:
+            like: Any = {"device": tensor.device, "dtype": tensor.dtype}
+            self.m = m = torch.zeros(m.shape, **like) if m.is_meta else m.to(**like)
+        return m
+
+    def clear(self) -> None:
+        """Set the memory to zero, as before the first step."""
+        self.m = torch.zeros_like(self.m)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        before = self.m
+        super()._apply(fn, recurse)
+        if not self.m.is_meta and (before.is_meta or not torch.equal(before.to(self.m), self.m)):
+            self.clear()  # to_empty leaves uninitialized numbers
+        return self
+
     def store(self, m: Tensor) -> None:
-        """Replace the memory by what `estimate` returned."""
+        """Replace the memory by the one that `estimate` returned."""
         if m.shape == self.m.shape:
             self.m.copy_(m)
         else:

@@ -1,1 +1,1 @@
-"""What is learnt: one module a task family, each a Task as in base.py."""
+"""Tasks: data, loss and score. One module or package a family, each with a Task as in base.py."""

@@ -1,30 +1,42 @@
-"""What a task is: data, their order, a loss and a score.
+"""The interface of a task: data, their order, a loss and a score.
 
 Letters: N examples of a split, B batch.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Annotated, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 Batch = tuple[Tensor, ...]  # the labels last
-SAMPLES = ("full", "tiny")  # tiny: made by the task itself, for offline trials
+Sample = Literal["full", "tiny"]  # tiny: synthetic, for offline trials
+Count = Annotated[int, Field(ge=1, le=2**31 - 1)]  # products of two fit what torch counts with
+Name = Annotated[str, Field(min_length=1)]
+Cutoff = Annotated[int, Field(ge=0, le=2**31 - 1)]
+Split = TypeVar("Split")
 
 
 @dataclass(frozen=True)
-class Splits:
-    """Train, dev and test in the task's own form, and the sizes that a model's constructor needs."""
+class Splits(Generic[Split]):
+    """Train, dev and test in the task's own form, and the sizes that a model's constructor needs.
 
-    train: Any
-    dev: Any
-    test: Any
-    sizes: dict[str, Any]
-    notes: tuple[str, ...] = ()  # what a reader of the record should know, such as sentences left out
-    keep: Any = field(default_factory=dict)  # lines of text to keep with a run, by file name
+    digest: of the data, as `digest` gives it; empty if the task does not say.  notes: remarks for the reader
+    of the record, such as sentences left out.  keep: lines of text to keep with a run, by file name.
+    """
+
+    train: Split
+    dev: Split
+    test: Split
+    sizes: Mapping[str, object]
+    notes: tuple[str, ...] = ()
+    keep: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -40,22 +52,31 @@ class Score:
     texts: Sequence[str] = ()
 
 
-class Task(Protocol):
+class Task(Protocol[Split]):
+    """Data, their order, a loss and a score.
+
+    unit: what a label of a batch belongs to, such as a word; throughput counts these.
+    """
+
     name: str
-    metric: str
-    unit: str  # what each label of a batch belongs to; throughput counts them
+    metric: ClassVar[str]
+    unit: ClassVar[str]
 
-    def splits(self, seed: int) -> Splits:
-        """Read or make the data; untimed. Raises FileNotFoundError or ValueError naming file and remedy."""
+    def splits(self, seed: int) -> Splits[Split]:
+        """Read or generate the data; untimed. FileNotFoundError or ValueError name the file and a remedy."""
+        ...
 
-    def batches(self, split: Any, seed: int, epoch: int) -> Iterable[Batch]:
+    def batches(self, split: Split, seed: int, epoch: int) -> Iterable[Batch]:
         """The batches of one epoch; their order depends on seed and epoch alone."""
+        ...
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Mean loss of one batch."""
+        """Mean loss of one batch, by the model's own `loss`."""
+        return model.loss(*batch)  # type: ignore[operator]
 
-    def score(self, model: nn.Module, split: Any) -> Score:
+    def score(self, model: nn.Module, split: Split) -> Score:
         """The task's metric; the model is in eval mode and no gradient is kept; untimed."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -69,6 +90,15 @@ class Examples:
         return len(self.y)
 
 
+def digest(files: Iterable[Path]) -> str:
+    """16 hex digits over the contents of data files in this order, wherever they lie."""
+    whole = hashlib.blake2b(digest_size=8)
+    for path in files:
+        with open(path, "rb") as file:
+            whole.update(hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()
+
+
 def order(size: int, seed: int, epoch: int) -> Tensor:
     """A permutation of range(size) that depends on seed and epoch alone, not on torch's generator."""
     return torch.from_numpy(np.random.default_rng([seed, epoch]).permutation(size))
@@ -77,7 +107,7 @@ def order(size: int, seed: int, epoch: int) -> Tensor:
 def in_buckets(keys: Tensor, size: int, bucket: int, seed: int, epoch: int) -> Iterator[Tensor]:
     """The indices of each batch (B): examples of like keys (N) together, batches in an order of their own.
 
-    So many examples as `bucket` batches have are sorted by their keys before they are cut into batches.
+    The examples of each `bucket` batches are sorted by their keys before they are cut into batches.
     """
     pools = order(len(keys), seed, epoch).split(size * bucket)
     batches = [batch for pool in pools for batch in pool[keys[pool].argsort(stable=True)].split(size)]

@@ -1,37 +1,98 @@
-"""All network access of the project: fetch files that are missing, whole or not at all."""
+"""All network access of the project: fetches the files of a corpus that are missing, whole or not at all."""
 
 import hashlib
 import logging
 import shutil
-import urllib.request
-from collections.abc import Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import TYPE_CHECKING
+
+import pooch
 
 from ..files import written_whole
 
+if TYPE_CHECKING:
+    from datasets import DatasetDict
+
 TIMEOUT = 30  # seconds without an answer
+LISTED = 4  # file names in a message
 log = logging.getLogger(__name__)
+pooch.get_logger().setLevel(logging.WARNING)  # it would log the name of a temporary file
 
 
-def fetch(urls: Sequence[str], target: Path, md5: str | None = None) -> None:
-    """Put the first of urls that answers at target, checked by md5; several processes may do so at once.
+@dataclass(frozen=True)
+class Remote:
+    """A file that can be fetched: the addresses of its copies, and its MD5 sum if that is known."""
 
-    Raises OSError naming the file, what failed and what to do.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
+    urls: Sequence[str]
+    md5: str | None = None
+
+
+def require(files: Mapping[Path, Remote], offline: bool = False, instead: str = "") -> None:
+    """Fetch those of the files that do not exist. FileNotFoundError as `unavailable` words it."""
+    absent = [path for path in files if not path.is_file()]
+    if absent and offline:
+        raise unavailable(absent, instead=instead)
+    for path in absent:
+        fetch(files[path], path, instead)
+
+
+def fetch(remote: Remote, target: Path, instead: str = "") -> None:
+    """Write a copy of a remote file to target; several processes may do so at once."""
+    with retrieved(remote, [target], instead) as copy, writing([target], instead):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open(copy, "rb") as source, written_whole(target) as file:
+            shutil.copyfileobj(source, file)
+
+
+@contextmanager
+def retrieved(remote: Remote, targets: Sequence[Path], instead: str = "") -> Iterator[Path]:
+    """A temporary copy of a remote file, from the first of its addresses that answers with these contents."""
     failures = []
-    for url in urls:
-        try:
-            with urllib.request.urlopen(url, timeout=TIMEOUT) as answer, written_whole(target) as file:
-                shutil.copyfileobj(answer, file)
-                check(file, md5)
-            return
-        except (OSError, ValueError) as error:
-            failures.append(f"{url}: {error}")
-    raise OSError(
-        f"{target} is missing and could not be fetched ({'; '.join(failures)}); with a network, run again; "
-        "without one, put the file there, or point paths.data or MSBP_DATA_DIR at a folder that has it"
+    with tempfile.TemporaryDirectory() as folder:
+        for url in remote.urls:
+            try:
+                copy = pooch.retrieve(
+                    url,
+                    known_hash=remote.md5 and f"md5:{remote.md5}",
+                    fname="copy",
+                    path=folder,
+                    downloader=pooch.HTTPDownloader(timeout=TIMEOUT),
+                )
+            except (OSError, ValueError) as error:
+                failures.append(f"{url}: {error}")
+            else:
+                log.info("fetched %s", url)
+                break
+        else:
+            raise unavailable(targets, f"could not be fetched ({'; '.join(failures)})", instead)
+        yield Path(copy)
+
+
+@contextmanager
+def writing(targets: Sequence[Path], instead: str = "") -> Iterator[None]:
+    """An OSError within the block means that the targets cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        reason = f"the folder cannot be written ({error.strerror or error})"
+        raise unavailable(targets, reason, instead) from error
+
+
+def unavailable(
+    paths: Sequence[Path], reason: str = "paths.offline=true", instead: str = ""
+) -> FileNotFoundError:
+    """The error for files that are missing and cannot be fetched; `instead` names a task on open data."""
+    names = ", ".join(path.name for path in paths[:LISTED])
+    more = f" and {len(paths) - LISTED} more files" if len(paths) > LISTED else ""
+    alternative = f"; task={instead} runs on open data" if instead else ""
+    return FileNotFoundError(
+        f"no {names}{more} under {paths[0].parent}, and {reason}: put the files there, point paths.data or "
+        "MSBP_DATA_DIR at a folder that has them or can be written, or run once with a network and "
+        f"paths.offline=false{alternative}"
     )
 
 
@@ -40,66 +101,55 @@ def md5_of(content: bytes) -> str:
 
 
 def warn_of_others(paths: Iterable[Path], md5: str, name: str) -> None:
-    """Log that files which are there are not those that would be fetched; md5 is of one after the other."""
+    """Log that existing files differ from those that would be fetched; md5 is of their concatenation."""
     paths = list(paths)
     if md5_of(b"".join(path.read_bytes() for path in paths)) != md5:
-        place = paths[0] if len(paths) == 1 else paths[0].parent
-        log.warning("%s: not the files of %s, by md5; delete them to have those fetched", place, name)
+        location = paths[0] if len(paths) == 1 else paths[0].parent
+        log.warning("%s: not the files of %s, by md5; delete them to have those fetched", location, name)
 
 
-def check(file: IO[bytes], md5: str | None) -> None:
-    """ValueError unless the file has the wanted md5, if one is wanted."""
-    file.seek(0)
-    found = md5_of(file.read())
-    if md5 and found != md5:
-        raise ValueError(f"answered with md5 {found}, wanted {md5}")
-
-
-def mnist(folder: Path, md5: dict[str, str]) -> None:
-    """Fetch MNIST's missing .gz files from the mirrors that torchvision lists."""
-    from torchvision.datasets import MNIST  # slow to import, and needed only here
-
-    for name, wanted in md5.items():
-        if not (folder / name).is_file():
-            fetch([mirror + name for mirror in MNIST.mirrors], folder / name, wanted)
-
-
-def labelled_lines(repository: str, paths: Sequence[Path]) -> None:
+def labelled_lines(repository: str, paths: Sequence[Path], offline: bool = False) -> None:
     """Write the sentences of a Hub data set, columns text and label of all its splits, to one file a label.
 
-    Files that are there stay. OSError names what failed and what to do.
+    Existing files stay. FileNotFoundError as `unavailable` words it.
     """
-    missing = {label: path for label, path in enumerate(paths) if not path.is_file()}
-    splits = from_hub(repository, missing.values())
-    for label, path in missing.items():
-        write_lines(
-            path, (row["text"] for split in splits.values() for row in split if row["label"] == label)
-        )
+    absent = {label: path for label, path in enumerate(paths) if not path.is_file()}
+    if absent:
+        splits = from_hub(repository, list(absent.values()), offline)
+        for label, path in absent.items():
+            write_lines(
+                path, (row["text"] for split in splits.values() for row in split if row["label"] == label)
+            )
 
 
-def parallel_lines(repository: str, split: str, columns: Mapping[str, Path]) -> None:
-    """Write columns of a split of a Hub data set to a file each. OSError names what failed and what to do."""
-    rows = from_hub(repository, columns.values())[split]
-    for column, path in columns.items():
-        write_lines(path, (row[column] for row in rows))
+def parallel_lines(
+    repository: str, split: str, columns: Mapping[str, Path], offline: bool = False, instead: str = ""
+) -> None:
+    """Write columns of a split of a Hub data set to a file each, those that do not exist."""
+    absent = {column: path for column, path in columns.items() if not path.is_file()}
+    if absent:
+        rows = from_hub(repository, list(absent.values()), offline, instead)[split]
+        for column, path in absent.items():
+            write_lines(path, (row[column] for row in rows), instead)
 
 
-def from_hub(repository: str, wanted: Iterable[Path]) -> Any:
-    """The splits of a Hub data set, fetched because the wanted files are missing, which an OSError names."""
+def from_hub(
+    repository: str, targets: Sequence[Path], offline: bool = False, instead: str = ""
+) -> "DatasetDict":
+    """The splits of a Hub data set, of which the targets are parts."""
+    if offline:
+        raise unavailable(targets, instead=instead)
     from datasets import load_dataset  # slow to import, and needed only here
 
     try:
         return load_dataset(repository)
     except (OSError, ValueError) as error:
-        raise OSError(
-            f"{' and '.join(map(str, wanted))} missing, and {repository} could not be fetched ({error}); "
-            "with a network, run again; without one, put the files there, or point paths.data or "
-            "MSBP_DATA_DIR at a folder that has them"
-        ) from error
+        raise unavailable(targets, f"{repository} could not be fetched ({error})", instead) from error
 
 
-def write_lines(path: Path, texts: Iterable[str]) -> None:
-    """One text a line, whatever spaces are in it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as file:
-        file.writelines(" ".join(text.split()).encode() + b"\n" for text in texts)
+def write_lines(path: Path, texts: Iterable[str], instead: str = "") -> None:
+    """Write one text a line, its words apart by single spaces."""
+    with writing([path], instead):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(path) as file:
+            file.writelines(" ".join(text.split()).encode() + b"\n" for text in texts)

@@ -1,27 +1,96 @@
-"""The Wall Street Journal of the Penn Treebank, whole or as NLTK's sample: where its files lie."""
+"""The Wall Street Journal of the Penn Treebank: its bracketed files (.mrg), and where they lie, whole or as
+NLTK's sample.
+"""
 
 from __future__ import annotations
 
 import re
-import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from ..files import written_whole
-from .brackets import read_mrg
-from .conversion import to_dependencies
-from .download import fetch, md5_of, warn_of_others
-from .treebank import Sentence
+from .download import Remote, md5_of, retrieved, unavailable, warn_of_others, writing
+from .parsing.conversion import to_dependencies
+from .treebank import Sentence, Tree, TreebankError, lines
 
+TOKEN = re.compile(r"[()]|[^\s()]+")
+DEEPEST = 200  # nested brackets, several times what a sentence needs
+EMPTY = "-NONE-"  # the tag of traces and other elements that are not in the text
 NLTK_DATA = "https://raw.githubusercontent.com/nltk/nltk_data/5db857e6f7df11eabb5e5665836db9ec8df07e28/"
 SAMPLE = NLTK_DATA + "packages/corpora/treebank.zip"
-SAMPLE_FILES = 199
+SAMPLE_FILES = range(1, 200)
 SAMPLE_MD5 = "23b0db3d094c6cd1141545bc93c39d82"  # of its .mrg files, one after the other
 Part = str | int  # an unquoted 22 on a command line is a number
+
+
+def read_mrg(path: Path | str) -> list[Tree]:
+    """The trees of a .mrg file without empty elements, an empty top node with one child removed.
+
+    Only brackets delimit trees; line breaks and blank lines are white space. Raises TreebankError.
+    """
+    trees = []
+    for tree in _trees(path):
+        full = _without_empty(tree)
+        if full is None:
+            continue
+        while not full.label and len(full.children) == 1:
+            full = full.children[0]
+        trees.append(full)
+    if not trees:
+        raise TreebankError(f"{path}:1: no tree with a word in the whole file")
+    return trees
+
+
+def _trees(path: Path | str) -> Iterator[Tree]:
+    open_nodes: list[Tree] = []
+    after_bracket = False  # a label may follow
+    for source, token in _tokens(path):
+        if token == "(":
+            if len(open_nodes) == DEEPEST:
+                raise TreebankError(f"{source}: {DEEPEST} brackets are open here: some are not closed")
+            open_nodes.append(Tree("", source=source))
+        elif not open_nodes:
+            raise TreebankError(f"{source}: {token!r} outside of all brackets")
+        elif token == ")":
+            node = _closed(open_nodes.pop())
+            if not open_nodes:
+                yield node
+            elif open_nodes[-1].word is not None:
+                raise TreebankError(f"{source}: a bracket after the word {open_nodes[-1].word!r} of a leaf")
+            else:
+                open_nodes[-1].children.append(node)
+        elif after_bracket:
+            open_nodes[-1].label = token
+        elif open_nodes[-1].word is not None or open_nodes[-1].children or not open_nodes[-1].label:
+            raise TreebankError(f"{source}: {token!r} where a bracket is expected: a leaf is (TAG word)")
+        else:
+            open_nodes[-1].word = token
+        after_bracket = token == "("
+    if open_nodes:
+        raise TreebankError(f"{open_nodes[0].source}: the tree that begins here is never closed")
+
+
+def _tokens(path: Path | str) -> Iterator[tuple[str, str]]:
+    for source, text in lines(path):
+        for token in TOKEN.findall(text):
+            yield source, token
+
+
+def _closed(node: Tree) -> Tree:
+    if node.word is None and not node.children:
+        raise TreebankError(f"{node.source}: ({node.label}) holds nothing; a leaf is (TAG word)")
+    return node
+
+
+def _without_empty(tree: Tree) -> Tree | None:
+    if tree.word is not None:
+        return None if tree.label == EMPTY else tree
+    children = [kept for child in tree.children if (kept := _without_empty(child)) is not None]
+    return Tree(tree.label, children, source=tree.source) if children else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +124,7 @@ class PennTreebank(Bracketed):
     def files(self) -> dict[str, list[Path]]:
         """The files of each part. FileNotFoundError names the sections that are missing."""
         found = wsj_files(self.root)
-        if missing := absent(found, *self.parts.values()):
+        if missing := missing_sections(found, *self.parts.values()):
             listed = ", ".join(missing[:5]) + " ..." * (len(missing) > 5)
             raise FileNotFoundError(
                 f"no wsj_NNNN.mrg of section {listed} under {self.root}. The Penn Treebank is "
@@ -79,29 +148,27 @@ class PennSample(Bracketed):
     def files(self) -> dict[str, list[Path]]:
         """The files of each part. OSError if some are missing and none can be fetched."""
         folder = Path(self.data, "ptb_sample/corpora/treebank/combined")
+        absent = [
+            folder / f"wsj_{number:04}.mrg" for number in SAMPLE_FILES if number not in wsj_files(folder)
+        ]
+        if absent and self.offline:
+            raise unavailable(absent)
+        if absent:
+            fetch_sample(absent)
         found = wsj_files(folder)
-        if len(found) < SAMPLE_FILES:
-            if self.offline:
-                raise FileNotFoundError(
-                    f"{len(found)} of {SAMPLE_FILES} files wsj_NNNN.mrg under {folder}; put NLTK's treebank "
-                    "sample there, point paths.data or MSBP_DATA_DIR at a folder that has ptb_sample/, "
-                    "or set paths.offline=false"
-                )
-            fetch_sample(folder)
-            found = wsj_files(folder)
         warn_of_others(found.values(), SAMPLE_MD5, "NLTK's treebank sample")
         return cut(found, self.parts)
 
 
 def wsj_files(root: Path | str) -> dict[int, Path]:
-    """The files wsj_NNNN.mrg by number, in whatever folders and case. ValueError if one is there twice."""
+    """The files wsj_NNNN.mrg by number, in any folders and case. ValueError for two of one number."""
     found: dict[int, Path] = {}
     for path in sorted(Path(root).rglob("*")):
         if name := re.fullmatch(r"wsj_(\d{4})\.mrg", path.name, re.IGNORECASE):
             number = int(name[1])
             if number in found:
                 raise ValueError(
-                    f"one file twice, {found[number]} and {path}; name a folder that has it once"
+                    f"two files of one number, {found[number]} and {path}; name a folder that has each once"
                 )
             found[number] = path
     return dict(sorted(found.items()))
@@ -128,42 +195,34 @@ def cut(found: dict[int, Path], parts: Mapping[str, Part]) -> dict[str, list[Pat
         if not paths:
             raise ValueError(
                 f"task.corpus.{split} names no file of the treebank, got {parts[split]!r}; "
-                "wanted a section or file, or a range of them from low to high, like 0001-0160"
+                "expected a section or file, or a range of them from low to high, like 0001-0160"
             )
     path, times = Counter(chain.from_iterable(files.values())).most_common(1)[0]
     if times > 1:
-        asked = ", ".join(f"{split}={part}" for split, part in parts.items())
-        raise ValueError(
-            f"{path} is in several of {asked}; wanted parts of the treebank without common files"
-        )
+        named = ", ".join(f"{split}={part}" for split, part in parts.items())
+        raise ValueError(f"{path} is in several of {named}; name parts of the treebank without common files")
     return files
 
 
-def absent(found: dict[int, Path], *parts: Part) -> list[str]:
+def missing_sections(found: dict[int, Path], *parts: Part) -> list[str]:
     """The sections of the parts of which no file was found."""
-    wanted = {n // 100 for part in parts for n in range(bounds(part)[0], bounds(part)[1] + 1)}
-    return [f"{section:02}" for section in sorted(wanted - {number // 100 for number in found})]
+    sections = {n // 100 for part in parts for n in range(bounds(part)[0], bounds(part)[1] + 1)}
+    return [f"{section:02}" for section in sorted(sections - {number // 100 for number in found})]
 
 
-def fetch_sample(folder: Path) -> None:
-    """Put the sample's .mrg files into folder; those that are there stay. Raises OSError."""
-    with tempfile.TemporaryDirectory() as place:
-        archive = Path(place, "treebank.zip")
-        fetch([SAMPLE], archive)
+def fetch_sample(absent: Sequence[Path]) -> None:
+    """Fetch NLTK's archive and write the absent files out of it, if its contents are the known ones."""
+    with retrieved(Remote([SAMPLE]), absent) as archive:
         try:
             with zipfile.ZipFile(archive) as packed:
                 names = sorted(name for name in packed.namelist() if name.endswith(".mrg"))
                 texts = {Path(name).name: packed.read(name) for name in names}
         except zipfile.BadZipFile as error:
-            raise OSError(
-                f"{SAMPLE} answered with no archive ({error}); nothing was kept: run again"
-            ) from error
-    found = md5_of(b"".join(texts.values()))
-    if found != SAMPLE_MD5:
-        raise OSError(f"the files of {SAMPLE} have md5 {found}, wanted {SAMPLE_MD5}; nothing was kept")
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        if (folder / name).exists():
-            continue
-        with written_whole(folder / name) as file:
-            file.write(text)
+            raise unavailable(absent, f"{SAMPLE} answered with no archive ({error})") from error
+    if (md5 := md5_of(b"".join(texts.values()))) != SAMPLE_MD5:
+        raise unavailable(absent, f"the files of {SAMPLE} have md5 {md5}, not {SAMPLE_MD5}")
+    with writing(absent):
+        for path in absent:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with written_whole(path) as file:
+                file.write(texts[path.name])

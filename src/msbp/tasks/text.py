@@ -6,13 +6,13 @@ check of TLS certificates for the whole process; so WordVectors reads the file i
 """
 
 import gzip
+import re
 import zlib
 from codecs import BOM_UTF8
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -20,27 +20,28 @@ from torch import Tensor
 from torchtext.vocab import Vectors, Vocab
 
 UNKNOWN = "<unk>"
-SPREAD = 0.25  # of vectors made up for words without one (Kim 2014), close to GloVe's own deviation
+HEADER = re.compile(rb"(\d{1,9}) (\d{1,9})")  # numbers of words and of dimensions, in the format of word2vec
+SPREAD = 0.25  # of random vectors for words without one (Kim 2014), close to GloVe's own deviation
 
 
 class WordVectors(Vectors):
     """Vectors of a text file: a word and its numbers in each line, gzip or plain.
 
     A word may hold spaces: the numbers are the last `dim` fields. `skipped` counts lines that hold something
-    else; `words` are the words to keep, None keeps all. ValueError for a file that is damaged, or has no
-    vector for any of them.
+    else; `words` are the words to keep, None keeps all. ValueError for a file that is damaged or cut, or has
+    no vector for any of them.
     """
 
     def __init__(self, path: str | Path, words: Collection[str] | None = None):
-        self.words, self.skipped = words, 0
+        self.path, self.words, self.skipped = Path(path), words, 0
         super().__init__(str(path))
 
-    def cache(self, name: str, *_: Any, **__: Any) -> None:
-        """Read the file, as torchtext's constructor asks."""
+    def cache(self, name: str, *_: object, **__: object) -> None:
+        """Read the file; torchtext's constructor calls this."""
         opened = gzip.open if name.endswith(".gz") else open
         try:
             with opened(name, "rb") as file:  # bytes, as some tokens hold characters that end a line of text
-                head = Counter(line.count(b" ") for line in islice(file, 1000))
+                head = Counter(line.rstrip().count(b" ") for line in islice(file, 1000))
                 self.dim = head.most_common(1)[0][0] if head else 0
                 file.seek(0)
                 rows = list(self._rows(file)) if self.dim else []
@@ -49,31 +50,42 @@ class WordVectors(Vectors):
         if not rows:
             which = "" if self.words is None else " for the words of this task"
             raise ValueError(
-                f"{name} holds no word vectors{which}; wanted a word and its numbers in each line, parted by "
-                "single spaces: get another file"
+                f"{name} holds no word vectors{which}; expected a word and its numbers in each line, with "
+                "single spaces between them: get another file"
             )
         self.itos = [word for word, _ in rows]
-        self.stoi = {word: i for i, word in reversed(list(enumerate(self.itos)))}  # the first of two wins
+        self.stoi = {word: i for i, word in reversed(list(enumerate(self.itos)))}  # the first of doubles
         self.vectors = torch.from_numpy(np.array([row for _, row in rows], np.float32).reshape(-1, self.dim))
 
     def note(self) -> str:
-        """How many words have a vector, for the reader of a record."""
+        """The numbers of words with a vector and of skipped lines, for the reader of a record."""
         of = "" if self.words is None else f" of {len(self.words)}"
         return f"{len(self.stoi)}{of} words have a vector, {self.skipped} lines of vectors left out"
 
-    def _rows(self, file: Iterable[bytes]) -> Iterable[tuple[str, np.ndarray]]:
-        for number, line in enumerate(file):
+    def _rows(self, file: Iterable[bytes]) -> Iterator[tuple[str, np.ndarray]]:
+        """The word and the vector of each line that holds one. ValueError names the line of a cut."""
+        declared, number, line = 0, 0, b"\n"
+        for number, line in enumerate(file, start=1):
+            if number == 1:
+                line = line.removeprefix(BOM_UTF8)
+                header = HEADER.fullmatch(line.rstrip())
+                declared = int(header[1]) if header and int(header[2]) == self.dim > 1 else 0
             try:
-                line = line if number else line.removeprefix(BOM_UTF8)
-                word, *numbers = line.rstrip(b"\r\n").decode().rsplit(" ", self.dim)
+                word, *numbers = line.rstrip().decode().rsplit(" ", self.dim)
                 if len(numbers) < self.dim:
-                    raise ValueError
+                    raise ValueError("too few numbers")
                 if self.words is None or word in self.words:
                     yield word, finite(numbers)
-            except (
-                ValueError
-            ):  # no UTF-8, too few fields, or no number: the header of another format, or a broken line
+            except ValueError:  # also of text that is not UTF-8, or no number
                 self.skipped += 1
+        if not line.endswith(b"\n"):
+            raise ValueError(
+                f"{self.path}:{number}: the file ends within this line: get it anew, or end the line"
+            )
+        if declared >= number:
+            raise ValueError(
+                f"{self.path}:{number}: the file ends after {number - 1} of {declared} vectors: get it anew"
+            )
 
 
 def finite(numbers: Sequence[str]) -> np.ndarray:
@@ -94,13 +106,18 @@ def vocabulary(
     """
     generator = torch.Generator().manual_seed(seed)
 
-    def made_up(row: Tensor) -> Tensor:
+    def random(row: Tensor) -> Tensor:
         return row.uniform_(-SPREAD, SPREAD, generator=generator)
 
     if vectors is not None:
-        vectors.unk_init = made_up
+        vectors.unk_init = random
     words = Counter(chain.from_iterable(sentences))
     return Vocab(words, min_freq=min_count, specials=[UNKNOWN], vectors=vectors)
+
+
+def load_vectors(data: str | Path, name: str | None, words: Collection[str]) -> WordVectors | None:
+    """The vectors of words in a folder of the data; None for no name."""
+    return None if name is None else WordVectors(find_vectors(data, name), words)
 
 
 def find_vectors(data: str | Path, name: str = "glove_6b_100d") -> Path:

@@ -1,4 +1,4 @@
-"""Dependency treebanks: one sentence type, and a reader of the column formats CoNLL-U and CoNLL-X.
+"""Dependency treebanks: sentences and trees, the column formats CoNLL-U and CoNLL-X, and corpora in these.
 
 No reader library: an error here must name the file and the line, and a few short functions read both formats.
 """
@@ -8,12 +8,21 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
-UNKNOWN = -1  # the head of a word whose file has none
+from .download import Remote, require, warn_of_others
+
+UNKNOWN = -1  # the head of a word whose file gives none
 COLUMNS = 10
+GITHUB = "https://raw.githubusercontent.com/UniversalDependencies/"
+EWT = GITHUB + "UD_English-EWT/15d613d8447b3478787d4c278730a1e48a945efb/"  # release 2.16
+EWT_MD5 = {
+    "en_ewt-ud-train.conllu": "fa9865539033efcf99ea90f8b93d6646",
+    "en_ewt-ud-dev.conllu": "cb1da95ff28a449cb9bc286c922e15e1",
+    "en_ewt-ud-test.conllu": "01630da0129f8600ef761dbcfd18b9e2",
+}
 
 
 @dataclass(frozen=True)
@@ -33,6 +42,32 @@ class Sentence:
 
     def __len__(self) -> int:
         return len(self.words)
+
+
+@dataclass
+class Tree:
+    """A constituent with children, or a leaf: `label` is then a tag and `word` its word."""
+
+    label: str
+    children: list[Tree] = field(default_factory=list)
+    word: str | None = None
+    source: str = ""  # file:line of its opening bracket
+
+    @property
+    def category(self) -> str:
+        """The label without function tags and indices; -LRB- and other tags of that form are whole."""
+        return self.label if self.word is not None else re.split(r"(?<=.)[-=|]", self.label, maxsplit=1)[0]
+
+    @property
+    def functions(self) -> list[str]:
+        """The function tags: SBJ and TPC of NP-SBJ-TPC-1."""
+        return re.findall(r"-([A-Z]+)", self.label) if self.word is None else []
+
+    def leaves(self) -> Iterator[Tree]:
+        if self.word is not None:
+            yield self
+        for child in self.children:
+            yield from child.leaves()
 
 
 class TreebankError(ValueError):
@@ -68,7 +103,7 @@ def read_conll(path: Path | str) -> list[Sentence]:
 
 
 def lines(path: Path | str) -> Iterator[Line]:
-    """The lines of a file in UTF-8, without their ends. Raises TreebankError."""
+    """The lines of a file in UTF-8, without line feeds. Raises TreebankError."""
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -86,20 +121,20 @@ def _sentence(block: list[Line]) -> Sentence:
         if re.fullmatch(r"[0-9]+-[0-9]+|[0-9]+\.[0-9]+", row[0]):
             continue
         if row[0] != str(len(rows) + 1):
-            raise TreebankError(f"{line.source}: the id is {row[0]!r}, wanted {len(rows) + 1}")
+            raise TreebankError(f"{line.source}: the id is {row[0]!r}, expected {len(rows) + 1}")
         tag = row[4] if row[4] != "_" else row[3]
         rows.append(Row(line.source, row[1], tag, row[3], row[6], row[7]))
     if not rows:
         raise TreebankError(f"{block[0].source}: a sentence without words")
     heads = [_head(row, len(rows)) for row in rows]
     if word := _on_cycle(heads):
-        raise TreebankError(f"{rows[word - 1].source}: word {word} is its own ancestor, wanted a tree")
+        raise TreebankError(f"{rows[word - 1].source}: word {word} is its own ancestor, expected a tree")
     words, tags, upos = [row.word for row in rows], [row.tag for row in rows], [row.upos for row in rows]
     return Sentence(words, tags, upos, heads, [row.label for row in rows], block[0].source)
 
 
 def _blocks(path: Path | str) -> Iterator[list[Line]]:
-    """The lines of one sentence after the other; blank lines part them."""
+    """The lines of each sentence, separated by blank lines."""
     block: list[Line] = []
     for line in lines(path):
         if line.text.strip() == "":
@@ -115,10 +150,10 @@ def _blocks(path: Path | str) -> Iterator[list[Line]]:
 def _columns(line: Line) -> list[str]:
     row = line.text.split("\t")
     if len(row) != COLUMNS:
-        got = f"{len(row)} columns, wanted {COLUMNS} parted by tabs"
+        got = f"{len(row)} columns, expected {COLUMNS} separated by tabs"
         raise TreebankError(f"{line.source}: {got}: {line.text[:60]!r}")
     if "" in row:
-        raise TreebankError(f"{line.source}: an empty column, wanted a value or _: {line.text[:60]!r}")
+        raise TreebankError(f"{line.source}: an empty column, expected a value or _: {line.text[:60]!r}")
     return row
 
 
@@ -126,7 +161,9 @@ def _head(row: Row, words: int) -> int:
     if row.head == "_":
         return UNKNOWN
     if not re.fullmatch("[0-9]{1,9}", row.head) or int(row.head) > words:
-        raise TreebankError(f"{row.source}: the head is {row.head[:60]!r}, wanted 0 (root) to {words}, or _")
+        raise TreebankError(
+            f"{row.source}: the head is {row.head[:60]!r}, expected 0 (root) to {words}, or _"
+        )
     return int(row.head)
 
 
@@ -141,3 +178,61 @@ def _on_cycle(heads: list[int]) -> int:
         if word > 0 and walk_of[word - 1] == start:
             return word
     return 0
+
+
+@runtime_checkable
+class Corpus(Protocol):
+    """A treebank in files, each of which belongs to one split.
+
+    punctuation: the rule by which scores exclude punctuation, a key of `attachment.PUNCTUATION`.
+    """
+
+    @property
+    def punctuation(self) -> str: ...
+
+    def files(self) -> dict[str, list[Path]]:
+        """The files of train, dev and test. OSError names what is missing and what to do."""
+        ...
+
+    def read(self, path: Path) -> list[Sentence]:
+        """The sentences of one file. Raises TreebankError."""
+        ...
+
+
+@dataclass(frozen=True)
+class ConllFiles:
+    """A treebank in one CoNLL-U or CoNLL-X file a split."""
+
+    train: Path | str
+    dev: Path | str
+    test: Path | str
+    punctuation: str = "upos"
+
+    def files(self) -> dict[str, list[Path]]:
+        files = {"train": Path(self.train), "dev": Path(self.dev), "test": Path(self.test)}
+        for split, path in files.items():
+            if not path.is_file():
+                raise FileNotFoundError(f"no file {path}; name the {split} file in task.corpus.{split}")
+        return {split: [path] for split, path in files.items()}
+
+    def read(self, path: Path) -> list[Sentence]:
+        return read_conll(path)
+
+
+@dataclass(frozen=True)
+class EnglishEwt:
+    """UD English EWT under data/ud_english_ewt, fetched if it is missing; relations without subtypes."""
+
+    data: Path | str
+    offline: bool = False
+    punctuation: str = "upos"
+
+    def files(self) -> dict[str, list[Path]]:
+        folder = Path(self.data, "ud_english_ewt")
+        require({folder / name: Remote([EWT + name], md5) for name, md5 in EWT_MD5.items()}, self.offline)
+        for name, md5 in EWT_MD5.items():
+            warn_of_others([folder / name], md5, "UD English EWT 2.16")
+        return {split: [folder / name] for split, name in zip(("train", "dev", "test"), EWT_MD5, strict=True)}
+
+    def read(self, path: Path) -> list[Sentence]:
+        return [replace(s, labels=[label.split(":")[0] for label in s.labels]) for s in read_conll(path)]

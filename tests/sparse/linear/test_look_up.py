@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from msbp.sparse import Cube, convert, cross_entropy, fuse, look_up
-from msbp.sparse.suited import plain_torch
+from msbp.sparse.buffers import plain_torch
 
 from ..problems import assert_close, gradients
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from msbp.sparse import backward as sparse_backward
 from msbp.sparse import convert, cross_entropy, fuse
 
 from ..problems import assert_close, each_dtype, mlp, state
@@ -35,6 +36,7 @@ def through(model, criterion, act, dtype=torch.float32, rows=B):
 
 
 USES = {
+    "direct backward": lambda loss, model: sparse_backward(loss),
     "backward": lambda loss, model: loss.backward(),
     "kept graph": lambda loss, model: loss.backward(retain_graph=True),
     "kept graph, twice": lambda loss, model: (loss.backward(retain_graph=True), loss.backward()),

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from msbp.sparse import convert, cross_entropy
+from msbp.sparse.buffers import plain_torch
 from msbp.sparse.memory import SlotMemory
-from msbp.sparse.suited import plain_torch
 
 from ..pairs import FULL, B, batch, c, each_full, i, n, pair
 from ..problems import assert_close, each_dtype, each_entry, gradients, mlp, state

@@ -1,4 +1,4 @@
-"""Adam on one row, piece by piece: the gradient is formed in registers from factors and used there.
+"""Adam on one row, piece by piece: numba would leave the end of the row to scalar roots and divisions.
 
 Letters: i columns of the row.
 """
@@ -13,41 +13,22 @@ from .lanes import BYTES, Lanes
 
 def _step(lanes: int):
     @intrinsic
-    def step(
-        typing,
-        p,
-        m,
-        v,
-        base,
-        stride,
-        rows,
-        weights,
-        start,
-        stop,
-        limit,
-        decay1,
-        decay2,
-        new1,
-        new2,
-        rate,
-        root,
-        eps,
-    ):
-        """One step of Adam for `lanes` columns; the gradient is Σ weights[q] base[rows[q]], within ±limit."""
+    def step(typing, p, m, v, g, decay1, decay2, new1, new2, rate, root, eps):
+        """One step of Adam for `lanes` columns, given by address."""
 
         def build(context, builder, signature, args):
-            (p, m, v), product, numbers = args[:3], args[3:9], args[9:]
+            (p, m, v, g), numbers = args[:4], args[4:]
             f = Lanes(builder, lanes)
-            limit, decay1, decay2, new1, new2, rate, root, eps = (f.splat(number) for number in numbers)
-            g = f.within(f.weighted_sum(*product), limit)
-            first = f.times_plus(decay1, f.load(m), builder.fmul(new1, g))
-            second = f.times_plus(decay2, f.load(v), builder.fmul(builder.fmul(new2, g), g))
+            decay1, decay2, new1, new2, rate, root, eps = (f.splat(number) for number in numbers)
+            gradient = f.load(g)
+            first = f.times_plus(decay1, f.load(m), builder.fmul(new1, gradient))
+            second = f.times_plus(decay2, f.load(v), builder.fmul(builder.fmul(new2, gradient), gradient))
             f.store(first, m)
             f.store(second, v)
             f.store(_moved(f, f.load(p), first, second, rate, root, eps), p)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 9, *[types.float32] * 8), build
+        return types.void(*[types.int64] * 4, *[types.float32] * 7), build
 
     return step
 
@@ -55,7 +36,7 @@ def _step(lanes: int):
 def _drift(lanes: int):
     @intrinsic
     def drift(typing, p, m, v, rate, root, eps):
-        """What Adam does to `lanes` columns without gradient; rate and root carry the moments' decay."""
+        """Adam's update of `lanes` columns without gradient; rate and root carry the moments' decay."""
 
         def build(context, builder, signature, args):
             (p, m, v), numbers = args[:3], args[3:]
@@ -79,29 +60,27 @@ _drift64, _drift16, _drift4, _drift1 = _drift(64), _drift(16), _drift(4), _drift
 
 
 @kernel
-def step_row(
-    p, m, v, i, x, stride, rows, weights, start, stop, limit, decay1, decay2, new1, new2, rate, root, eps
-):
-    """One step of Adam for i columns; the gradient is Σ weights[q] x[rows[q]], rows `stride` bytes apart."""
+def step_row(p, m, v, g, i, decay1, decay2, new1, new2, rate, root, eps):
+    """One step of Adam for a row (i) with gradient g, all given by address."""
     at, end = np.int64(0), i * BYTES
-    numbers = (limit, decay1, decay2, new1, new2, rate, root, eps)
+    numbers = (decay1, decay2, new1, new2, rate, root, eps)
     while at + 64 * BYTES <= end:
-        _step64(p + at, m + at, v + at, x + at, stride, rows, weights, start, stop, *numbers)
+        _step64(p + at, m + at, v + at, g + at, *numbers)
         at += 64 * BYTES
     while at + 16 * BYTES <= end:
-        _step16(p + at, m + at, v + at, x + at, stride, rows, weights, start, stop, *numbers)
+        _step16(p + at, m + at, v + at, g + at, *numbers)
         at += 16 * BYTES
     while at + 4 * BYTES <= end:
-        _step4(p + at, m + at, v + at, x + at, stride, rows, weights, start, stop, *numbers)
+        _step4(p + at, m + at, v + at, g + at, *numbers)
         at += 4 * BYTES
     while at < end:
-        _step1(p + at, m + at, v + at, x + at, stride, rows, weights, start, stop, *numbers)
+        _step1(p + at, m + at, v + at, g + at, *numbers)
         at += BYTES
 
 
 @kernel
 def drift_row(p, m, v, i, rate, root, eps):
-    """What Adam does to a row (i) without gradient."""
+    """Adam's update of a row (i) without gradient."""
     at, end = np.int64(0), i * BYTES
     while at + 64 * BYTES <= end:
         _drift64(p + at, m + at, v + at, rate, root, eps)

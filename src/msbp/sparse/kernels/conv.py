@@ -1,14 +1,14 @@
-"""Kernels of windows.py: maxima over windows, and gradients from single entries.
+"""Kernels of patches.py: maxima over windows, and gradients from single entries.
 
-Letters as in windows.py: U distinct rows of x, E width, N places, B sentences, F maps, w window, M entries.
+Letters as in patches.py: U distinct rows of x, E width, N places, B sentences, F maps, w window, M entries.
 The index is negative at an empty place.
 """
 
 import numpy as np
 
 from .compile import kernel
-from .intrinsics import address_of
 from .rows import BYTES, weighted_sum
+from .simd import address_of
 
 
 @kernel

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from .chain_forward import drop_below, keep_scale
 from .compile import kernel
-from .forward import drop_below, keep_scale
-from .intrinsics import floats, scramble
+from .simd import floats, scramble
 
 
 @kernel

@@ -8,9 +8,9 @@ kept, U distinct tokens of the batch. tokens (B, F) are int32. All arguments are
 import numpy as np
 
 from .compile import kernel
-from .intrinsics import address_of, floats, ints, part_product_nt
 from .lanes import BYTES
 from .panel_sum import panel_sum
+from .simd import address_of, floats, ints, longs, part_product_nt
 
 _add64, _add16, _add4, _add1 = (panel_sum(lanes, add=True) for lanes in (64, 16, 4, 1))
 FEW = 8  # a place with at most B / 8 distinct tokens has their products formed once
@@ -41,13 +41,17 @@ def add_rows(out, base, width, rows, values, count):
 
 
 @kernel
-def gather(tokens, table, x, count, V, E):
-    """Rows of the table (V, E) to x (count, E); False if a token is not in it."""
-    T, W, X = ints(tokens, count), floats(table, (V, E)), floats(x, (count, E))
+def gather(ids, tokens, table, x, count, V, E):
+    """Copy ids (int64) to tokens (int32), and their rows of the table (V, E) to x (count, E).
+
+    Return False if an id is not in the table.
+    """
+    ID, T, W, X = longs(ids, count), ints(tokens, count), floats(table, (V, E)), floats(x, (count, E))
     for at in range(count):
-        token = T[at]
+        token = ID[at]
         if token < 0 or token >= V:
             return False
+        T[at] = token
         source, row = W[token], X[at]
         for c in range(E):
             row[c] = source[c]

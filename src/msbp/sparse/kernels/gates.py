@@ -7,9 +7,9 @@ Letters: n rows, H hidden_size, k kept of a group. A group has width entries: a 
 import numpy as np
 
 from .compile import kernel
-from .intrinsics import floats, ints, longs
 from .lstm import backward_row
 from .select import INFINITE, LANES, largest_magnitude, top_k
+from .simd import floats, ints, longs
 
 
 @kernel

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from .compile import kernel
-from .intrinsics import bools, floats, longs
+from .simd import bools, floats, longs
 
 
 @kernel

@@ -7,7 +7,7 @@ it would have to compare too many addresses; the rows stay in the first-level ca
 import numpy as np
 
 from .compile import kernel
-from .intrinsics import floats
+from .simd import floats
 
 ONE, HALF, BOUND = np.float32(1), np.float32(0.5), np.float32(8)
 # x · P(x²) / Q(x²), fitted to tanh on [-8, 8] for least relative error; 3.5e-7 in float32

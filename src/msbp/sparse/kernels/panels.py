@@ -9,8 +9,8 @@ to 32.
 import numpy as np
 
 from .compile import kernel
-from .intrinsics import floats, ints
 from .panel_sum import BYTES, panel_sum
+from .simd import floats, ints
 
 LANES = 32
 CHUNK, CHUNK_LANES = 256, 64  # of a panel in a product with gᵀ: 64 KB, beside m sums of 64 columns

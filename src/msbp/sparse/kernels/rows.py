@@ -6,8 +6,8 @@ Letters: B batch, n width of the layer, k kept, i width of the rows that are sum
 import numpy as np
 
 from .compile import kernel
-from .intrinsics import floats, ints
 from .panel_sum import BYTES, panel_sum
+from .simd import floats, ints, longs
 
 _panel64, _panel16, _panel4, _panel1 = panel_sum(64), panel_sum(16), panel_sum(4), panel_sum(1)
 
@@ -48,20 +48,49 @@ def weighted_columns(out, base, i, between, rows, values, start, stop):
 
 @kernel
 def by_column(values, columns, B, n, k, starts, examples, weights):
-    """Sort selected entries (B, k) by column: column j has the entries from starts[j] up to starts[j + 1].
+    """Sort selected entries (B, k) by column, without those that are zero; return how many columns have any.
 
-    starts (n + 2) is scratch and result; entry q stands in examples[q] and weighs weights[q].
+    Column j has the entries from starts[j] up to starts[j + 1]; entry q stands in examples[q] and weighs
+    weights[q]. starts (n + 2) is scratch and result.
     """
-    V, K = floats(values, B * k), ints(columns, B * k)
-    for j in range(n + 2):
-        starts[j] = 0
+    V, K, S = floats(values, B * k), ints(columns, B * k), ints(starts, n + 2)
+    E, W = ints(examples, B * k), floats(weights, B * k)
+    S[:] = 0
     for q in range(B * k):
-        starts[K[q] + 2] += 1
+        S[K[q] + 2] += V[q] != 0
+    touched = 0
     for j in range(n):
-        starts[j + 2] += starts[j + 1]
+        touched += S[j + 2] > 0
+        S[j + 2] += S[j + 1]
     for b in range(B):
         for q in range(b * k, b * k + k):
-            at = starts[K[q] + 1]
-            starts[K[q] + 1] = at + 1
-            examples[at] = b
-            weights[at] = V[q]
+            if V[q] != 0:
+                at = S[K[q] + 1]
+                S[K[q] + 1] = at + 1
+                E[at], W[at] = b, V[q]
+    return touched
+
+
+CACHED = 1 << 16  # floats of x that are worked on at a time: 256 KiB
+
+
+@kernel
+def panel_width(B, i):
+    """Return how many columns of x (B, i) fit into cache: all, or a multiple of 64."""
+    return i if B * i <= 2 * CACHED else min(i, max(64, CACHED // B // 64 * 64))
+
+
+@kernel
+def form_rows(starts, examples, weights, n, x, B, i, indices, rows):
+    """Fill the rows (u, i) of gᵀx that are not zero, and their indices (u), from the entries by column."""
+    S, found, u = ints(starts, n + 2), longs(indices, n), 0
+    for j in range(n):
+        if S[j + 1] > S[j]:
+            found[u] = j
+            u += 1
+    step = panel_width(B, i)
+    for begin in range(0, i, step):
+        width = min(step, i - begin)
+        for q in range(u):
+            j, out = found[q], rows + (q * i + begin) * BYTES
+            weighted_columns(out, x + begin * BYTES, width, i, examples, weights, S[j], S[j + 1])

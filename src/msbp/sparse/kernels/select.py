@@ -8,7 +8,7 @@ other.
 import numpy as np
 
 from .compile import kernel
-from .intrinsics import lowest, ones, reaches
+from .simd import lowest, ones, reaches
 
 MAGNITUDE = np.int32(0x7FFFFFFF)
 INFINITE = np.int32(0x7F800000)  # and above: NaN

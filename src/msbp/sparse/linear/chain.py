@@ -4,23 +4,15 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import torch.nn.modules.module as torch_hooks
 from torch import Tensor, nn
 
-from ..eager import Converted, eager, eager_forward
-from .activations import ACTIVATIONS, IDENTITY
+from ..torch_compat import MODULE_HOOKS, Converted, eager, eager_forward
+from .autograd import StageRun
+from .embedding import has_ordinary_rows
 from .linear import SparseLinear
-from .row_embedding import has_ordinary_rows
-from .run import StageRun
-from .stage import Stage
+from .stage import ACTIVATIONS, IDENTITY, Stage
 
 Step = Callable[[Tensor], Tensor]
-GLOBAL_HOOKS = (
-    torch_hooks._global_forward_hooks,
-    torch_hooks._global_forward_pre_hooks,
-    torch_hooks._global_backward_hooks,
-    torch_hooks._global_backward_pre_hooks,
-)
 
 
 class Chain(Converted, nn.Sequential):
@@ -30,6 +22,7 @@ class Chain(Converted, nn.Sequential):
     """
 
     plain = nn.Sequential
+    own_state = ("_embedded", "_found", "_hooks", "_modules_seen")
 
     @eager_forward
     def forward(self, x: Tensor) -> Tensor:
@@ -66,8 +59,7 @@ class Chain(Converted, nn.Sequential):
         return known["_found"]
 
     def __getstate__(self) -> dict[str, Any]:
-        seen = ("_embedded", "_found", "_hooks", "_modules_seen")
-        return {name: value for name, value in self.__dict__.items() if name not in seen}
+        return {name: value for name, value in self.__dict__.items() if name not in self.own_state}
 
 
 def look_up(embedding: nn.Embedding, net: nn.Module, tokens: Tensor) -> Tensor:
@@ -110,4 +102,4 @@ def hooks_of(modules: Iterable[nn.Module | None]) -> list[dict]:
     """Where hooks on these modules, and on all modules, would be."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     own = [getattr(module, kind) for module in modules if module is not None for kind in kinds]
-    return [*own, *GLOBAL_HOOKS]
+    return [*own, *MODULE_HOOKS]

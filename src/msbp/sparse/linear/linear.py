@@ -1,6 +1,6 @@
 """SparseLinear: a linear layer whose backward pass propagates k of its n output gradients.
 
-Letters: B batch, i in_features, n out_features, k kept. Algorithms 1 and 2; node.py has the pass itself.
+Letters: B batch, i in_features, n out_features, k kept. Algorithms 1 and 2; autograd.py has the pass itself.
 """
 
 from typing import Any, cast
@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from ..choices import BIAS_GRADIENTS, check_choices
-from ..eager import Converted, eager_forward, not_finite
 from ..memory import MEMORIES, GradientMemory
 from ..sparsifiers import SPARSIFIERS
-from .run import StageRun
+from ..torch_compat import Converted, eager_forward
+from .autograd import StageRun
 from .stage import Stage
 
 
@@ -21,10 +21,13 @@ class SparseLinear(Converted, nn.Linear):
 
     gamma: 0 is SBP. memory: shared | per_slot | sequential. selection: per_example | unified.
     bias_gradient: sparse (Σ g) | full (Σ ∂ℓ/∂h). `enabled = False` makes the backward pass plain until it
-    is set again. The memory is not in the state_dict.
+    is set again, and so does `eval()`. The memory is not in the state_dict; `reset_parameters` clears it.
     """
 
     name, plain = "", nn.Linear
+    own_state = (
+        "name", "k", "sparsifier", "dense_bias", "unified", "enabled", "step", "memory", "_run",
+    )  # fmt: skip
     memory: GradientMemory | None
 
     def __init__(
@@ -62,48 +65,51 @@ class SparseLinear(Converted, nn.Linear):
             )
         check_choices(gamma, memory, selection, bias_gradient)
         self.k, self.sparsifier, self.dense_bias = k, SPARSIFIERS[selection], BIAS_GRADIENTS[bias_gradient]
-        self.unified, self.enabled, self._steps = selection == "unified", True, [0]
+        self.unified, self.enabled, self.step = selection == "unified", True, 0
         self.memory = MEMORIES[memory](self.out_features, gamma).to(self.weight) if gamma > 0 else None
 
     @eager_forward
     def forward(self, x: Tensor) -> Tensor:
-        """h = xWᵀ + b, (..., i) to (..., n)."""
+        """Return h = xWᵀ + b, (..., i) to (..., n)."""
         run = self.__dict__.get("_run")
         if run is None:
             run = self.__dict__["_run"] = StageRun((Stage(self, sparse=self),))
         return run(x)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_run"}  # it holds addresses
+    def reset_parameters(self) -> None:
+        """Initialize weight and bias as nn.Linear does; clear the memory and the count of steps."""
+        super().reset_parameters()
+        if "step" in self.__dict__:  # not while nn.Linear is being built
+            self.step = 0
+            if self.memory is not None:
+                self.memory.clear()
 
-    def estimate(self, grad_h: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The gradient g (B, n) that is propagated in place of ∂ℓ/∂h, and the memory that follows it."""
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_run"}  # it holds buffers
+
+    def estimate(self, grad_h: Tensor, k: int) -> tuple[Tensor, Tensor | None] | None:
+        """Return the gradient g (B, n) that is propagated in place of ∂ℓ/∂h, and the memory that follows it.
+
+        None if g is not finite.
+        """
+        kept = min(k, grad_h.shape[1])
 
         def sparsifier(v: Tensor) -> Tensor:
-            return self.sparsifier(v, self.k)
+            return self.sparsifier(v, kept)
 
         if self.memory is None or not len(grad_h):
             g, m = sparsifier(grad_h), None
         else:
+            self.memory.on(grad_h, grad_h.shape[1])
             g, m = self.memory.estimate(grad_h, sparsifier)
-        if not torch.isfinite(g).all():  # a NaN or Inf is among the largest, so looking at g is enough
-            self.refuse()
-        return g, m
+        # a NaN or Inf is among the largest, so looking at g is enough
+        return (g, m) if torch.isfinite(g).all() else None
 
     def finish(self, m: Tensor | None) -> None:
         """End a backward pass that went well: store the memory and count the step."""
         if m is not None and self.memory is not None:
             self.memory.store(m)
-        self._steps[0] += 1
-
-    @property
-    def step(self) -> int:
-        """Backward passes that went well."""
-        return self._steps[0]
-
-    def refuse(self) -> None:
-        """Report a gradient that is not finite."""
-        raise not_finite(self, self.step + 1)
+        self.__dict__["step"] += 1  # nn.Module's own way takes a microsecond
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, k={self.__dict__.get('k')}"

@@ -1,4 +1,4 @@
-"""cross_entropy: the loss that knows chains, whose plain backward() goes round the autograd engine.
+"""cross_entropy: torch's mean cross entropy, computed with its gradient in one pass over the logits.
 
 Letters: B batch, C classes.
 """
@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..eager import eager
+from ..buffers import address, empty, supports
 from ..kernels.loss import cross_entropy as kernel
-from .node import Pass, shortcut
+from ..torch_compat import eager
+from .autograd import Pass
 
 PASS = Pass._backward_cls
 
@@ -22,44 +23,46 @@ class NotAClass(Exception):
 
 @eager
 def cross_entropy(logits: Tensor, target: Tensor, allowed: Tensor | None = None, **choices: Any) -> Tensor:
-    """Mean cross entropy of logits (B, C) and class indices (B), as torch.nn.functional.cross_entropy.
+    """Return the mean cross entropy of logits (B, C) and class indices (B), as torch's own.
 
-    allowed (B, C) bool: classes outside it have no share in the softmax. If the logits come straight from
-    a chain, a plain backward() costs less; everything else works as ever. choices: weight, ignore_index,
-    reduction and label_smoothing, with which it is torch's function.
+    allowed (B, C) bool: classes outside it have no share in the softmax. choices: weight, ignore_index,
+    reduction and label_smoothing, with which it is torch's function. If the logits come straight from a
+    converted chain, one kernel computes the loss and its gradient, and `msbp.sparse.backward` can use that.
     """
     node: Any = logits.grad_fn
     if type(node) is PASS and node.by_kernel and not choices and _fits(logits, target, allowed):
         with suppress(NotAClass):
-            loss = CrossEntropy.apply(logits, target, allowed)
-            loss.__class__ = Loss  # a view as Loss would put another node into the graph
-            loss.logits, loss.chain_node = logits, node
-            return loss
+            return CrossEntropy.apply(logits, target, allowed)
     return nn.functional.cross_entropy(
         logits if allowed is None else logits.masked_fill(~allowed, -torch.inf), target, **choices
     )
 
 
 def _fits(logits: Tensor, target: Tensor, allowed: Tensor | None) -> bool:
-    """Whether target and allowed are what the kernel takes."""
+    """Return whether the kernel can read the arguments."""
+    if not supports(logits) or logits.dim() != 2 or logits.is_neg():
+        return False
     if allowed is not None and not (
-        allowed.shape == logits.shape and allowed.dtype is torch.bool and allowed.is_cpu
+        allowed.shape == logits.shape and supports(allowed.contiguous(), torch.bool)
     ):
         return False
-    return target.dtype is torch.int64 and target.is_cpu and target.shape == logits.shape[:1]
+    return target.shape == logits.shape[:1] and supports(target.contiguous(), torch.int64)
 
 
 class CrossEntropy(torch.autograd.Function):
-    """The node of a loss; its gradient is known after the forward pass."""
+    """The node of a loss. Its first saved tensor is an empty one that carries the gradient and the logits, so
+    that they last as long as torch's rules say."""
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, allowed: Tensor | None) -> Tensor:
-        grad, loss, target = torch.empty_like(logits), torch.empty(()), target.contiguous()
-        mask = None if allowed is None else allowed.contiguous()
-        addresses = [0 if t is None else t.data_ptr() for t in (logits, target, mask, grad, loss)]
-        if not kernel(*addresses, *logits.shape):
+        (B, C), token, grad, loss = logits.shape, empty(0), empty(*logits.shape), empty()
+        target, mask = target.contiguous(), None if allowed is None else allowed.contiguous()
+        inputs = address(logits, (B, C), "logits"), address(target, (B,), "target", torch.int64)
+        given = 0 if mask is None else address(mask, (B, C), "allowed", torch.bool)
+        if not kernel(*inputs, given, grad.data_ptr(), loss.data_ptr(), B, C):
             raise NotAClass
-        ctx.save_for_backward(grad)
+        token.grad_logits, token.logits = grad, logits  # type: ignore[attr-defined]
+        ctx.save_for_backward(token)
         return loss
 
     @staticmethod
@@ -67,31 +70,13 @@ class CrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise RuntimeError("this cross entropy has no second derivative: leave out create_graph=True")
-        (grad,) = ctx.saved_tensors
-        return grad * grads[0], None, None
+        (token,) = ctx.saved_tensors
+        if token.grad_logits is None:
+            raise RuntimeError(
+                "Trying to backward through the graph a second time: msbp.sparse.backward has freed it; use "
+                "loss.backward(retain_graph=True)"
+            )
+        return token.grad_logits * grads[0], None, None
 
 
-class Loss(Tensor):
-    """A loss with an ordinary graph behind it; a plain backward() takes the short way through the chain."""
-
-    __torch_function__: Any = torch._C._disabled_torch_function_impl
-    grad_fn: Any
-
-    logits: Tensor
-    chain_node: Any  # that the logits come from
-
-    @eager
-    def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None) -> None:
-        """As torch.Tensor.backward."""
-        plain = gradient is None and not retain_graph and not create_graph and inputs is None
-        if not (plain and self._alone() and shortcut(self.chain_node, self.grad_fn.saved_tensors[0])):
-            super().backward(gradient, retain_graph, create_graph, inputs)
-
-    def __format__(self, spec: str) -> str:
-        return format(self.detach().item(), spec)
-
-    def _alone(self) -> bool:
-        """Whether nobody has changed the loss, or watches the gradients on the way."""
-        logits = self.logits
-        watched = self._backward_hooks or logits._backward_hooks or self.retains_grad or logits.retains_grad
-        return not watched and self._version == 0
+CROSS_ENTROPY = CrossEntropy._backward_cls

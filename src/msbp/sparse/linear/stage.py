@@ -1,25 +1,60 @@
-"""Stage: a linear layer with the activation and dropout behind it, the unit of the paper's section 4.2."""
+"""Stage: a linear layer with the activation and dropout behind it, the unit of the paper's section 4.2.
 
+Letters: B batch, n out_features.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor, nn
 
 from ..memory import GradientMemory
-from .activations import IDENTITY, Activation
+
+
+class Cube(nn.Module):
+    """x³, the activation of Chen and Manning's parser."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * x * x
+
+
+@dataclass(frozen=True)
+class Activation:
+    """z = apply(h) and ∂z/∂h = slope(h).
+
+    For the kernels: its code, and whether ∂z/∂h has to be kept because z does not determine it.
+    """
+
+    code: int
+    needs_slope: bool
+    apply: Callable[[Tensor], Tensor]
+    slope: Callable[[Tensor], Tensor | None]
+
+
+IDENTITY = Activation(0, False, lambda h: h, lambda h: None)
+RELU = Activation(1, False, torch.relu, lambda h: (~(h <= 0)).to(h.dtype))  # the gradient at a NaN passes
+ACTIVATIONS: dict[type[nn.Module], Activation] = {
+    nn.ReLU: RELU,
+    nn.Tanh: Activation(2, True, torch.tanh, lambda h: 1 - torch.tanh(h).square()),
+    Cube: Activation(3, True, lambda h: h * h * h, lambda h: 3 * h * h),
+}
 
 
 class Sparse(Protocol):
-    """What a stage asks of a SparseLinear."""
+    """The part of a SparseLinear that a stage uses."""
 
+    name: str
     k: int
     enabled: bool
+    training: bool
     unified: bool
     dense_bias: bool
     memory: GradientMemory | None
 
-    def estimate(self, grad_h: Tensor) -> tuple[Tensor, Tensor | None]: ...
+    def estimate(self, grad_h: Tensor, k: int) -> tuple[Tensor, Tensor | None] | None: ...
     def finish(self, m: Tensor | None) -> None: ...
-    def refuse(self) -> Any: ...
 
 
 class Stage(NamedTuple):
@@ -37,11 +72,15 @@ class Stage(NamedTuple):
 
     @property
     def k(self) -> int:
-        """Entries kept at present; 0 where the backward pass is plain."""
-        return self.sparse.k if self.sparse is not None and self.sparse.enabled else 0
+        """Entries kept at present; 0 where the backward pass is plain: disabled, or in evaluation mode."""
+        sparse = self.sparse
+        return sparse.k if sparse is not None and sparse.enabled and sparse.training else 0
 
     @property
     def settings(self) -> tuple[int, Any, float]:
-        """What a workspace is laid out for: k, the memory and its gamma at present."""
-        memory = self.linear._modules.get("memory")  # nn.Module's own way to it takes a microsecond
-        return self.k, memory, 0.0 if memory is None else memory.__dict__["gamma"]
+        """The settings that a workspace depends on: k, the memory and its gamma at present."""
+        k = self.k
+        memory = (
+            self.linear._modules.get("memory") if k else None
+        )  # nn.Module's own access takes a microsecond
+        return k, memory, 0.0 if memory is None else memory.__dict__["gamma"]

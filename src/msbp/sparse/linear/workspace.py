@@ -1,148 +1,235 @@
-"""A pass of a batch through a run of stages by kernel: one call forward, one call backward.
+"""Workspace: the buffers in which one batch passes through a chain by kernel, forwards and backwards.
 
-Letters: B batch, i in_features, n out_features, k kept.
+Letters: B batch, i in_features, n out_features, k kept, u rows of a weight that have a gradient.
 """
 
-from collections.abc import Iterator
-from ctypes import memmove
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..blas import SGEMM
-from ..dropout import draw_key
-from ..factored import Factors
+from ..buffers import address, arange, empty, supports, zeros
+from ..dropout import draw_key, keep_scale
 from ..kernels import layout
-from ..kernels.backward import SCRATCH_ROWS, backward, scratch_stride
-from ..kernels.forward import forward
-from .activations import RELU
-from .buffers import Buffers
-from .lookup import Lookup
-from .stage import Stage
+from ..kernels.chain_backward import NARROW, SCRATCH_ROWS, backward, scratch_stride, weight_gradients
+from ..kernels.chain_forward import forward
+from ..kernels.select import FIRST_DISTANCE
+from ..memory import MEMORIES, SlotMemory
+from ..row_sparse import RowSparseGradient
+from ..torch_compat import SGEMM
+from .embedding import Lookup
+from .stage import IDENTITY, RELU, Stage
+from .torch_path import SavedStage, pull
 
-Gradient = Tensor | Factors | None
+KINDS = {kind: code for code, kind in enumerate([type(None), *MEMORIES.values()])}
+INT32 = torch.int32
+WORDS = len(layout.WORDS)
+MEMORY, SLOTS, STARTS, TOUCHED, INDICES, ROWS, GRAD_WEIGHT, GRAD_BIAS, GRAD_X = (
+    layout.WORDS[name]
+    for name in (
+        "memory", "slots", "starts", "touched", "indices", "rows", "grad_weight", "grad_bias", "grad_x",
+    )
+)  # fmt: skip
+
+
+class StageBuffers:
+    """Buffers of one stage for up to `capacity` rows, and its record in the table that the kernels read."""
+
+    def __init__(
+        self, stage: Stage, n: int, i: int, record: Any, capacity: int, below: "StageBuffers | None"
+    ):
+        self.stage, self.n, self.i, self.record = stage, n, i, record
+        k, self.memory, gamma = stage.settings
+        self.k = min(k, n)
+        self.tensors: dict[str, Tensor] = {}  # what the record's addresses belong to
+        record["inputs"], record["outputs"], record["k"] = i, n, self.k
+        record["activation"], record["gamma"] = stage.activation.code, gamma
+        self.slope = None
+        if stage.activation.needs_slope or (stage.activation is IDENTITY and stage.dropout is not None):
+            self.slope = self.new("slope", capacity, n)
+        if below is not None:
+            self.z = below.new("z", capacity, i)  # the output of the stage below
+            record["x"] = self.z.data_ptr()
+        if not self.k:
+            self.new("grad_h", capacity, n)
+            if n <= NARROW:
+                self.new("columns", n, dtype=INT32).copy_(arange(n))
+            elif below is not None:
+                grad_h = below.tensors.get("grad_h")
+                record["grad_x"] = (below.new("grad_h", capacity, i) if grad_h is None else grad_h).data_ptr()
+            return
+        self.per_slot = isinstance(self.memory, SlotMemory)
+        self.new("values", capacity * self.k)
+        self.new("columns", capacity * self.k, dtype=INT32)
+        self.new("examples", capacity * self.k, dtype=INT32)
+        self.new("weights", capacity * self.k)
+        self.starts = self.new("starts", n + 2, dtype=INT32)
+        assert stage.sparse is not None
+        record["unified"], record["dense_bias"] = stage.sparse.unified, stage.sparse.dense_bias
+        record["distance"], record["kind"] = FIRST_DISTANCE, KINDS[type(self.memory)]
+        if stage.sparse.unified:
+            self.new("grad_h", capacity, n)
+        if self.memory is not None:
+            self.memory_next = self.new("memory_next", capacity if self.per_slot else 1, n)
+
+    def new(self, name: str, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Return a buffer whose address the record has under this name."""
+        buffer = self.tensors[name] = zeros(*shape, dtype=dtype)
+        self.record[name] = buffer.data_ptr()
+        return buffer
+
+    def find_memory(self, weight: Tensor) -> tuple[int, int]:
+        """Return address and slots of the memory, which may have been moved, loaded, grown or replaced."""
+        if self.memory is None:
+            return 0, 0
+        m: Any = self.memory._buffers["m"]  # nn.Module's own access takes a microsecond
+        if not supports(m) or m.shape[-1] != self.n:
+            m = self.memory.on(weight, self.n)
+        self.slots, sparse = m.shape[0], self.stage.sparse
+        return address(m, (self.slots, self.n), "the memory", of=sparse and sparse.name), self.slots
+
+    def finish(self, B: int) -> None:
+        """Count the step; store a memory that the kernel could not, of a batch with more rows than slots."""
+        assert self.stage.sparse is not None
+        self.stage.sparse.finish(self.memory_next[:B] if self.per_slot and B > self.slots else None)
 
 
 class Workspace:
-    """Where a batch of up to `capacity` rows is worked on; it holds what the backward pass needs."""
+    """Buffers for batches of up to `capacity` rows, in use from a forward pass to its backward pass."""
 
     def __init__(
-        self,
-        stages: tuple[Stage, ...],
-        addresses: list[int],
-        capacity: int,
-        embedding: nn.Embedding | None = None,
+        self, stages: tuple[Stage, ...], sizes: Sequence[tuple[int, int]], capacity: int, embedding: Any
     ):
-        self.stages, self.capacity, self.width = stages, capacity, stages[-1].linear.out_features
+        self.stages, self.capacity, self.width = stages, capacity, sizes[-1][0]
         self.table = table = np.zeros(len(stages), layout.STAGE)
         self.address = table.ctypes.data
         self.column = {name: table[name] for name in layout.STAGE.names or ()}
-        self.weights = addresses[::2]  # and the embedding's table
-        self.gradients: list[Gradient] | None = None  # room for those of the next backward pass
-        self.trainable = tuple(address != 0 for address in addresses)
-        last = len(stages) - 1
-        self.parts: list[Buffers] = []
-        for at, stage in enumerate(stages):
+        content: Any = table.view(np.uint8)
+        self.words = memoryview(content).cast("q")  # the fastest way to write single numbers
+        self.parts: list[StageBuffers] = []
+        for depth, (stage, (n, i)) in enumerate(zip(stages, sizes, strict=True)):
             below = self.parts[-1] if self.parts else None
-            self.parts.append(Buffers(stage, at, table, capacity, below, at == last))
-            table["weight"][at] = addresses[2 * at]
-            table["bias"][at] = addresses[2 * at + 1] or self.parts[at].new("bias", 1).data_ptr()
-        self.sparse_parts = [part for part in self.parts if part.sparse is not None]
+            self.parts.append(StageBuffers(stage, n, i, table[depth], capacity, below))
+        self.sparse_parts = [(depth, part) for depth, part in enumerate(self.parts) if part.k]
         self.dropouts = [(at, stage.dropout) for at, stage in enumerate(stages) if stage.dropout is not None]
-        self.dense = list(self._dense_gradients())
-        self.lookup = None
-        if embedding is not None:
-            self.lookup = Lookup(embedding, self.parts[0], stages[0].linear.in_features, capacity)
-            self.parts[0].x = self.lookup.x
-        self.copy = 0  # where x is copied to
-        if embedding is None and self.parts[0].sparse is not None:
-            self.parts[0].x = own = torch.empty(capacity, stages[0].linear.in_features)
-            self.copy = own.data_ptr()
+        self.shapes = [*sizes] if embedding is None else [*sizes, embedding[:2]]
         self.reads_out = stages[-1].activation is RELU
-        widest = max(stage.linear.out_features for stage in stages)
-        self.scratch = torch.empty(SCRATCH_ROWS * scratch_stride(widest), dtype=torch.uint8)
+        self.no_bias = zeros(max(n for n, _ in sizes))
+        self.lookup, self.grad_x = None, None
+        if embedding is not None:
+            V, E, padding = embedding
+            n, i = sizes[0]
+            self.lookup = Lookup(V, E, padding, i, n, capacity)
+            self.grad_x = None if self.parts[0].k else empty(capacity, i)
+        scratch = SCRATCH_ROWS * scratch_stride(max(n for n, _ in sizes))
+        self.scratch = empty(scratch, dtype=torch.uint8)
         self.scratch_address = self.scratch.data_ptr()
 
-    def _dense_gradients(self) -> Iterator[tuple[int, np.ndarray, int, tuple[int, ...]]]:
-        """Those that are tensors: index among all, where the address goes, at which stage, and the shape."""
-        for at, (stage, part) in enumerate(zip(self.stages, self.parts, strict=True)):
-            n, i = stage.linear.out_features, stage.linear.in_features
-            if part.sparse is None:
-                yield 2 * at, self.column["grad_weight"], at, (n, i)
-            if self.trainable[2 * at + 1]:
-                yield 2 * at + 1, self.column["grad_bias"], at, (n,)
+    def forward(self, x: Tensor, addresses: Sequence[int]) -> Tensor:
+        """Return the output (B, n) of the last stage; x is a batch, or the tokens of an embedding.
 
-    def forward(self, x: Tensor, needs: tuple[bool, ...]) -> Tensor:
-        """The output (B, n) of the last stage, a tensor of its own.
-
-        needs: whether the backward pass is to give the gradients of a weight and a bias per stage.
+        addresses: of a weight and a bias (or 0) per stage, and of the embedding's table if there is one.
         """
-        self.needs, self.gradients = needs, self._allocate(needs)
         column, B = self.column, x.shape[0]
-        out = torch.empty(B, self.width)
-        column["x"][0], column["z"][-1] = self._keep(x) if needs[0] else x.data_ptr(), out.data_ptr()
+        out = empty(B, self.width)
+        count = 2 * len(self.stages)
+        column["weight"][:] = addresses[:count:2]
+        column["bias"][:] = [bias or self.no_bias.data_ptr() for bias in addresses[1:count:2]]
+        column["z"][-1] = out.data_ptr()
         drops = False
         for depth, dropout in self.dropouts:
             column["p"][depth] = p = dropout.p if dropout.training else 0.0
             drops |= p > 0
         given = 0
-        if self.lookup is not None:
+        if self.lookup is None:
+            column["x"][0] = x.data_ptr()
+        else:
             given, column["x"][0] = 1, self.lookup.x.data_ptr()
-            self.lookup.forward(x, self.weights[-1], self.weights[0], int(column["z"][0]))
+            self.lookup.forward(x, addresses[-1], addresses[0], int(column["z"][0]))
         forward(self.address, len(self.stages), B, draw_key() if drops else 0, SGEMM, given)
         return out
-
-    def _keep(self, x: Tensor) -> int:
-        """Where x lies while the weight's gradient may wait as factors: nobody else can write there."""
-        if self.copy:
-            memmove(self.copy, x.data_ptr(), x.nbytes)
-        return self.copy or x.data_ptr()
-
-    def _allocate(self, needs: tuple[bool, ...]) -> list[Gradient]:
-        """Tensors for the dense gradients that are needed; their addresses go into the table."""
-        gradients: list[Gradient] = [None] * len(needs)
-        for at, addresses, depth, shape in self.dense:
-            if needs[at]:
-                gradients[at] = gradient = torch.empty(*shape)
-                addresses[depth] = gradient.data_ptr()
-            else:
-                addresses[depth] = 0
-        return gradients
 
     def backward(
         self,
         grad: Tensor,
         x: Tensor,
         out: Tensor | None,
-        lease: object,
-        needs_x: bool = False,
-    ) -> tuple[Tensor | None, list[Gradient]]:
-        """∂ℓ/∂x, and the gradients of a weight and a bias per stage, None where none is needed.
+        weights: Sequence[Tensor],
+        needs: Sequence[bool],
+        needs_x: bool,
+    ) -> tuple[Tensor | None, list[Tensor | None]]:
+        """Return ∂ℓ/∂x, and the gradients of a weight and a bias per stage and of the embedding's table.
 
-        The weight of a sparse stage gets Factors, which keep the lease on this workspace.
+        None where none is needed. The weight of a sparse stage gets a RowSparseGradient. A gradient that is
+        not finite goes through whole, as torch would propagate it, and memories stay as they were.
         """
-        column, B = self.column, x.shape[0]
-        gradients, self.gradients = self.gradients, None
-        if gradients is None:  # the graph was retained
-            gradients = self._allocate(self.needs)
-            for part in self.sparse_parts:
-                part.renew_factors()
-        if out is not None:
-            column["z"][-1] = out.data_ptr()
-        grad_x = torch.empty_like(x) if needs_x else None
-        looked_up = self.lookup if self.lookup is not None and self.needs[-1] else None
-        below = grad_x if looked_up is None else looked_up.grad_x
-        column["grad_x"][0] = 0 if below is None else below.data_ptr()
-        for part in self.sparse_parts:
-            part.find_memory()
-        bad = backward(self.address, len(self.stages), B, grad.data_ptr(), SGEMM, self.scratch_address)
-        if bad:
-            self.parts[bad - 1].refuse()
-        for part in self.sparse_parts:
+        words, B = self.words, x.shape[0]
+        gradients: list[Tensor | None] = [None] * len(needs)
+        top = address(grad, (B, self.width), "the gradient of a chain's output")
+        for depth, part in enumerate(self.parts):
+            base, at, pointer = depth * WORDS, 2 * depth, 0
+            if part.k:
+                words[base + MEMORY], words[base + SLOTS] = part.find_memory(weights[depth])
+                words[base + STARTS] = part.starts.data_ptr() if needs[at] else 0
+                words[base + ROWS] = 0
+            elif needs[at]:
+                gradients[at] = gradient = empty(part.n, part.i)
+                pointer = gradient.data_ptr()
+            words[base + GRAD_WEIGHT], pointer = pointer, 0
+            if needs[at + 1]:
+                gradients[at + 1] = gradient = empty(part.n)
+                pointer = gradient.data_ptr()
+            words[base + GRAD_BIAS] = pointer
+        lookup = self.lookup if self.lookup is not None and needs[-1] else None
+        grad_x = empty(*x.shape) if needs_x else None
+        below = self.grad_x if lookup is not None else grad_x
+        words[GRAD_X] = 0 if below is None else below.data_ptr()
+        if backward(self.address, len(self.stages), B, top, SGEMM, self.scratch_address):
+            return self._whole(grad, x, out, weights, needs, needs_x)
+        for depth, part in self.sparse_parts:
             part.finish(B)
-            if self.needs[part.at]:
-                gradients[part.at] = part.factors(B, lease)
-        if looked_up is not None:
-            gradients[-1] = looked_up.gradient(self.weights[0])
+            if needs[2 * depth]:
+                base = depth * WORDS
+                u = words[base + TOUCHED]
+                indices, rows = empty(u, dtype=torch.int64), empty(u, part.i)
+                words[base + INDICES], words[base + ROWS] = indices.data_ptr(), rows.data_ptr()
+                gradients[2 * depth] = RowSparseGradient(indices, rows, part.n)
+        if self.sparse_parts:
+            weight_gradients(self.address, len(self.stages), B)
+        if lookup is not None:
+            first, record = self.parts[0], self.table[0]
+            entries = (int(record["values"]), int(record["columns"]), first.k) if first.k else None
+            gradients[-1] = lookup.gradient(B, int(record["weight"]), entries, self.grad_x)
         return grad_x, gradients
+
+    def _whole(
+        self,
+        grad: Tensor,
+        x: Tensor,
+        out: Tensor | None,
+        weights: Sequence[Tensor],
+        needs: Sequence[bool],
+        needs_x: bool,
+    ) -> tuple[Tensor | None, list[Tensor | None]]:
+        """Return the gradients as torch would form them, without selection or memory."""
+        B, saved = len(x), []
+        z: Any = x if self.lookup is None else self.lookup.x[:B]
+        for depth, part in enumerate(self.parts):
+            slope = None if part.slope is None else part.slope[:B]
+            inputs = z
+            z = out if part is self.parts[-1] else self.parts[depth + 1].z[:B]
+            if part.stage.activation is RELU and z is not None:
+                slope = (~(z <= 0)).to(z.dtype) * keep_scale(float(self.table[depth]["p"]))
+            saved.append(SavedStage(inputs, slope))
+        grad_x, formed = pull(self.stages, [0] * len(saved), saved, weights[: len(saved)], grad)
+        gradients: list[Tensor | None] = list(formed)
+        if self.lookup is not None:
+            table, tokens = zeros(self.lookup.V, self.lookup.E), x.reshape(-1)
+            table.index_add_(0, tokens, grad_x.reshape(-1, self.lookup.E))
+            if self.lookup.padding is not None:
+                table[self.lookup.padding] = 0
+            gradients.append(table)
+        needed = [g if need else None for g, need in zip(gradients, needs, strict=True)]
+        return grad_x if needs_x else None, needed

@@ -9,8 +9,8 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+from ..buffers import uses_kernel
 from ..kernels import lstm as kernels
-from ..suited import by_kernel
 
 
 def advance(
@@ -25,7 +25,7 @@ def advance(
     """Move the states h, c (n, H) one step on, in place; gates (n, 4H) come without bias and leave
     activated."""
     tensors = (h, c, bias, gates, previous_h, previous_c, tanh_c)
-    if by_kernel(*tensors):
+    if uses_kernel(*tensors):
         kernels.advance(*(t.data_ptr() for t in tensors), *h.shape)
         return
     previous_h.copy_(h)

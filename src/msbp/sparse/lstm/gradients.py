@@ -10,12 +10,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..buffers import uses_kernel
 from ..kernels import lstm as kernels
-from ..suited import by_kernel
 from . import cell
-from .carry import Carry
+from .memory_over_time import Carry
 
 Estimate = Callable[[Tensor, Carry], tuple[Tensor, None]]
+
+
+class NotFinite(ArithmeticError):
+    """A gradient that is NaN or infinite: it goes through whole, and memories stay as they were."""
 
 
 class Weights(NamedTuple):
@@ -51,7 +55,7 @@ class FullGradient:
         """
         gates, _, previous_c, tanh_c = (t[rows] for t in self.saved)
         tensors = (grad_h, grad_c, gates, previous_c, tanh_c, self.g[rows])
-        if by_kernel(*tensors):
+        if uses_kernel(*tensors):
             kernels.gate_gradients(*cell.rows_of(grad_out), *(t.data_ptr() for t in tensors), *grad_h.shape)
         else:
             slopes = cell.Slopes(*(t[rows] for t in self.slopes))
@@ -79,22 +83,18 @@ class FullGradient:
         return self.g @ self.weights.ih if others is None else others.addmm_(self.g, self.weights.ih)
 
     def check(self) -> None:
-        """Called when the pass is through; an error here keeps all memories as they were."""
+        """Raise NotFinite after a pass through all time steps if g is not finite."""
 
     def finish(self) -> None:
         """Called when the pass went well in all directions."""
 
 
 class EstimatedGradient(FullGradient):
-    """g is what `estimate` makes of ∂ℓ/∂gates (n, 4H), time step after time step; `carry` has the memory, and
-    `refuse` is called if g is not finite."""
+    """g is the estimate of ∂ℓ/∂gates (n, 4H), time step after time step; `carry` has the memory."""
 
-    def __init__(
-        self, weights: Weights, saved: Saved, estimate: Estimate, carry: Carry, dense_bias: bool,
-        refuse: Callable[[], None],
-    ):  # fmt: skip
+    def __init__(self, weights: Weights, saved: Saved, estimate: Estimate, carry: Carry, dense_bias: bool):
         super().__init__(weights, saved)
-        self.estimate, self.carry, self.refuse = estimate, carry, refuse
+        self.estimate, self.carry = estimate, carry
         self.all_gradients = saved.gates.new_zeros(saved.gates.shape[1]) if dense_bias else None
 
     def step(self, rows: slice, grad_out: Tensor, grad_h: Tensor, grad_c: Tensor) -> None:
@@ -109,7 +109,7 @@ class EstimatedGradient(FullGradient):
     def check(self) -> None:
         # a NaN or Inf is among the largest, so looking at g is enough; once, as a GPU has to wait for it
         if not torch.isfinite(self.g).all():
-            self.refuse()
+            raise NotFinite
 
     def finish(self) -> None:
         self.carry.finish()

@@ -3,17 +3,17 @@
 Letters: N rows, n rows of a time step, H hidden_size, i input_size, m = 4H, k entries of a row.
 """
 
-from collections.abc import Callable
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from ..buffers import address, empty, zeros
 from ..kernels import gates, panels
 from ..kernels.select import FIRST_DISTANCE
-from .carry import Carry
 from .cell import rows_of
-from .gradients import FullGradient, Saved, Weights
+from .gradients import FullGradient, NotFinite, Saved, Weights
+from .memory_over_time import Carry
 
 
 class ListedGradient(FullGradient):
@@ -21,15 +21,20 @@ class ListedGradient(FullGradient):
 
     def __init__(
         self, weights: Weights, saved: Saved, k: int, groups: int, gamma: float, carry: Carry,
-        dense_bias: bool, refuse: Callable[[], None],
+        dense_bias: bool,
     ):  # fmt: skip
-        self.weights, self.saved, self.carry, self.refuse = weights, saved, carry, refuse
+        self.weights, self.saved, self.carry = weights, saved, carry
         self.k, self.groups, self.gamma = k, groups, gamma
         self.rows, self.width = saved.gates.shape
-        self.values = torch.empty(self.rows, k)
-        self.columns = torch.empty(self.rows, k, dtype=torch.int32)
-        self.all_gradients = torch.zeros(self.width) if dense_bias else None
-        self.distance = torch.full((groups,), FIRST_DISTANCE)
+        self.values, self.columns = empty(self.rows, k), empty(self.rows, k, dtype=torch.int32)
+        self.all_gradients = zeros(self.width) if dense_bias else None
+        self.distance = zeros(groups, dtype=torch.int64) + FIRST_DISTANCE
+        H = self.width // 4
+        self.hh = address(weights.hh, (self.width, H), "weight_hh of an LSTM")
+        for gate, tensor in zip(Saved._fields, saved, strict=True):
+            address(tensor, (self.rows, self.width if gate == "gates" else H), f"{gate} of an LSTM")
+        if carry.m is not None:
+            address(carry.m, (len(carry.m), self.width), "the memory of an LSTM")
 
     def step(self, rows: slice, grad_out: Tensor, grad_h: Tensor, grad_c: Tensor) -> None:
         values, _, previous_c, tanh_c = (t[rows] for t in self.saved)
@@ -39,7 +44,7 @@ class ListedGradient(FullGradient):
         memory = [*addresses(carry.m, carry.total), carry.per_slot, in_place, self.gamma]
         found = addresses(self.values[rows], self.columns[rows], self.all_gradients, self.distance)
         if gates.select_gates(*given, *memory, *found):
-            self.refuse()
+            raise NotFinite
         carry.settle(len(grad_h))
 
     def through_state(self, rows: slice, grad_h: Tensor) -> None:
@@ -52,8 +57,8 @@ class ListedGradient(FullGradient):
     def packed_hh(self) -> Tensor:
         """weight_hh in panels, for all time steps."""
         m, H = self.weights.hh.shape
-        packed = torch.empty(-(-H // panels.LANES), m, panels.LANES)
-        panels.pack(self.weights.hh.data_ptr(), packed.data_ptr(), m, H)
+        packed = empty(-(-H // panels.LANES), m, panels.LANES)
+        panels.pack(self.hh, packed.data_ptr(), m, H)
         return packed
 
     def of_weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -61,10 +66,11 @@ class ListedGradient(FullGradient):
 
     def _of_weight(self, matrix: Tensor) -> Tensor:
         """gᵀ · matrix (N, ·)."""
-        out, panel = torch.empty(self.width, matrix.shape[1]), torch.empty(panels.CHUNK, panels.CHUNK_LANES)
-        sums = torch.empty(self.width, panels.CHUNK_LANES)
-        starts, rows, values, dense, *scratch = addresses(*self.lists[:-1], matrix, out, panel, sums)
         n = matrix.shape[1]
+        out, panel = empty(self.width, n), empty(panels.CHUNK, panels.CHUNK_LANES)
+        sums = empty(self.width, panels.CHUNK_LANES)
+        dense = address(matrix, (self.rows, n), "the input of an LSTM")
+        starts, rows, values, *scratch = addresses(*self.lists[:-1], out, panel, sums)
         panels.transposed_product(starts, rows, values, self.rows, self.width, dense, n, *scratch)
         return out
 
@@ -72,9 +78,9 @@ class ListedGradient(FullGradient):
     def lists(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The entries by column, as `panels.by_chunk` makes them."""
         chunks = -(-self.rows // panels.CHUNK)
-        starts = torch.empty(chunks * self.width + 1, dtype=torch.int32)
+        starts = empty(chunks * self.width + 1, dtype=torch.int32)
         rows, values = torch.empty_like(self.columns), torch.empty_like(self.values)
-        lists = starts, rows, values, torch.empty(self.width)
+        lists = starts, rows, values, empty(self.width)
         entries = [*addresses(self.values, self.columns), self.rows, self.width, self.k]
         panels.by_chunk(*entries, *addresses(*lists))
         return lists
@@ -83,12 +89,11 @@ class ListedGradient(FullGradient):
         return self.lists[-1] if self.all_gradients is None else self.all_gradients
 
     def of_input(self, others: Tensor | None) -> Tensor:
-        m, i = self.weights.ih.shape
-        grad_x = torch.empty(self.rows, i) if others is None else others
-        panel = torch.empty(m, panels.LANES)
-        values, columns, weight, out, scratch = addresses(
-            self.values, self.columns, self.weights.ih, grad_x, panel
-        )
+        m, i = self.width, self.weights.ih.shape[1]
+        weight = address(self.weights.ih, (m, i), "weight_ih of an LSTM")
+        grad_x = empty(self.rows, i) if others is None else others
+        panel = empty(m, panels.LANES)
+        values, columns, out, scratch = addresses(self.values, self.columns, grad_x, panel)
         add = others is not None
         panels.product(values, columns, self.rows, self.k, weight, m, i, out, add, scratch)
         return grad_x

@@ -14,18 +14,19 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from torch.nn.utils.rnn import PackedSequence
 
+from ..buffers import CPU, uses_kernel
 from ..choices import BIAS_GRADIENTS, check_choices
 from ..dropout import dropout
-from ..eager import Converted, eager_forward, not_finite
 from ..memory import MEMORIES, GradientMemory
 from ..sparsifiers import SPARSIFIERS, Sparsifier
-from ..suited import by_kernel
-from .carry import CARRIES, Carry, NoMemory
+from ..torch_compat import Converted, eager_forward
 from .gradients import EstimatedGradient, FullGradient, Saved, Weights
 from .listed import ListedGradient
+from .memory_over_time import CARRIES, Carry, NoMemory
 from .recurrence import Layer, Plan
 
 States = tuple[Tensor, Tensor]
+Propagation = Callable[[Weights, Saved, int], FullGradient]
 LISTABLE = ("per_example", "per_position", "pooled")  # selections row by row, for which there is a kernel
 GROUPS = {"per_gate": 4, "joint": 1}  # parts of a row's 4H gradients, each with a top-k of its own
 
@@ -72,11 +73,11 @@ class FusedLSTM(Converted, nn.LSTM):
     def _layers(self, x: Tensor, sizes: list[int], hx: States | None) -> tuple[Tensor, States]:
         """All layers over the rows x (N, i), of which each time step has `sizes`; out (N, D · H), states (·,
         B, H)."""
-        self.check_input(x, torch.tensor(sizes))
+        self.check_input(x, torch.tensor(sizes, device=CPU))
         if not sizes:
             raise RuntimeError(f"{self} got sequences of length 0; it needs at least one time step")
         if hx is not None:
-            self.check_forward_args(x, hx, torch.tensor(sizes))
+            self.check_forward_args(x, hx, torch.tensor(sizes, device=CPU))
         if torch.is_autocast_enabled(x.device.type):
             # the selection and the memory need the parameters' precision, so the layers step out of autocast
             with torch.autocast(x.device.type, enabled=False):
@@ -90,16 +91,21 @@ class FusedLSTM(Converted, nn.LSTM):
                 x = dropout(x, self.dropout)
             names, part = self._all_weights[first : first + per_layer], slice(first, first + per_layer)
             parameters = [getattr(self, name) for direction in names for name in direction]
-            gradients = [partial(self._gradient, suffix(direction)) for direction in names]
+            gradients = [self._gradient(suffix(direction)) for direction in names]
             h0, c0 = (None, None) if hx is None else (hx[0][part], hx[1][part])
             x, *last = Layer.apply(Plan(steps, len(names[0]), gradients), x, h0, c0, *parameters)
             ends.append(last)
         h, c = (torch.cat(states) for states in zip(*ends, strict=True))
         return x, (h, c)
 
-    def _gradient(self, place: str, weights: Weights, saved: Saved, batch: int) -> FullGradient:
-        """What propagates the gradient in a layer and direction, for a batch of so many sequences."""
-        return FullGradient(weights, saved)
+    def _gradient(self, direction: str) -> Propagation:
+        """Return the function that propagates the gradient in a layer and direction."""
+        return full_gradient
+
+
+def full_gradient(weights: Weights, saved: Saved, batch: int) -> FullGradient:
+    """Propagate the whole gradient, of a batch of so many sequences."""
+    return FullGradient(weights, saved)
 
 
 def adoptable(module: nn.Module) -> TypeGuard[nn.LSTM]:
@@ -117,10 +123,14 @@ class SparseLSTM(FusedLSTM):
     """nn.LSTM that keeps k entries of each gate's gradient at a time step, and carries gamma times the rest.
 
     These are the gradients of the gates' pre-activations. gates: per_gate (k of the H of each gate) | joint
-    (4k of all 4H). carry: time | batch, see carry.py. The other choices are those of SparseLinear. Every
-    layer and direction has a memory, none of it in the state_dict.
+    (4k of all 4H). carry: time | batch, see memory_over_time.py. The other choices are those of SparseLinear.
+    Every layer and direction has a memory, none of it in the state_dict.
     """
 
+    own_state = (
+        "name", "k", "gamma", "groups", "carries", "sparsifier", "listable", "dense_bias",
+        "enabled", "memory",
+    )  # fmt: skip
     name: str
     k: int
     gamma: float
@@ -152,15 +162,25 @@ class SparseLSTM(FusedLSTM):
                 sparse.memory[suffix(names)] = MEMORIES[memory](4 * lstm.hidden_size, gamma).to(weight)
         return sparse
 
-    def _gradient(self, place: str, weights: Weights, saved: Saved, batch: int) -> FullGradient:
-        if not self.enabled:
-            return FullGradient(weights, saved)
-        memory = cast(GradientMemory, self.memory[place]) if self.gamma else None
+    def _gradient(self, direction: str) -> Propagation:
+        active = self.enabled and self.training
+        return partial(self._sparse_gradient, direction) if active else full_gradient
+
+    def _sparse_gradient(self, direction: str, weights: Weights, saved: Saved, batch: int) -> FullGradient:
+        memory = cast(GradientMemory, self.memory[direction]) if self.gamma else None
+        if memory is not None:
+            memory.on(weights.hh, len(weights.hh))
         carry = NoMemory() if memory is None else self.carries(memory, batch)
-        if self.listable and by_kernel(*weights[:2], *saved):
-            choices = (4 * self.k, self.groups, self.gamma, carry, self.dense_bias, self.refuse)
+        if self.listable and uses_kernel(*weights[:2], *saved):
+            choices = (4 * self.k, self.groups, self.gamma, carry, self.dense_bias)
             return ListedGradient(weights, saved, *choices)
-        return EstimatedGradient(weights, saved, self.estimate, carry, self.dense_bias, self.refuse)
+        return EstimatedGradient(weights, saved, self.estimate, carry, self.dense_bias)
+
+    def reset_parameters(self) -> None:
+        """Initialize the parameters as nn.LSTM does, and clear the memory."""
+        super().reset_parameters()
+        for memory in self.memory.values():
+            cast(GradientMemory, memory).clear()
 
     def estimate(self, grad_gates: Tensor, carry: Carry) -> tuple[Tensor, None]:
         """The gradient g (n, 4H) that is propagated in place of that of the gates at a time step."""
@@ -170,10 +190,6 @@ class SparseLSTM(FusedLSTM):
         """The entries of carried (n, 4H) that are kept, zeros elsewhere."""
         groups = carried.unflatten(1, (self.groups, -1))
         return self.sparsifier(groups, 4 * self.k // self.groups).flatten(1)
-
-    def refuse(self) -> None:
-        """Report a gradient that is not finite."""
-        raise not_finite(self)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, k={self.__dict__.get('k')}"

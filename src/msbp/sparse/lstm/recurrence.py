@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..eager import eager
+from ..torch_compat import eager
 from . import cell
-from .gradients import FullGradient, Saved, Weights
+from .gradients import FullGradient, NotFinite, Saved, Weights
 
 
 class Plan(NamedTuple):
@@ -121,13 +121,32 @@ def pull_layer(
 ) -> list[Tensor | None]:
     """The gradients of x, of the first states and of the parameters.
 
-    Memories are stored last, so that an error in one direction leaves all of them as they were.
+    Memories are stored last. A gradient that is not finite goes through whole, as torch would propagate it,
+    and all memories stay as they were.
     """
+    try:
+        return propagate(plan, tensors, needs, grad_out, grad_h, grad_c)
+    except NotFinite:
+        whole = plan._replace(
+            gradients=[lambda weights, saved, _: FullGradient(weights, saved)] * len(grad_h)
+        )
+        return propagate(whole, tensors, needs, grad_out, grad_h, grad_c)
+
+
+def propagate(
+    plan: Plan,
+    tensors: tuple[Tensor, ...],
+    needs: tuple[bool, ...],
+    grad_out: Tensor,
+    grad_h: Tensor,
+    grad_c: Tensor,
+) -> list[Tensor | None]:
+    """Return the gradients of x, of the first states and of the parameters; NotFinite if one is not."""
     x, *rest = tensors
     directions = grad_h.shape[0]
     saved, parameters = rest[: 4 * directions], rest[4 * directions :]
-    if grad_out.stride(1) != 1:  # such as that of a sum, one number for all
-        grad_out = grad_out.contiguous()
+    if grad_out.stride(1) != 1 or grad_out.is_neg() or type(grad_out) is not Tensor:
+        grad_out = own(grad_out)  # such as the gradient of a sum, one number for all
     grad_h, grad_c = own(grad_h), own(grad_c)
     grad_x, gradients, of_parameters = None, [], list[Tensor]()
     parts = zip(plan.weights(tuple(parameters)), grad_out.chunk(directions, 1), strict=True)

@@ -1,0 +1,137 @@
+"""Starting an entry point: signals, exit codes, and errors in one paragraph."""
+
+import os
+import re
+import shlex
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from .config import ROOT
+
+INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
+FORESEEN = (HydraException, OmegaConfBaseException, ValueError, ArithmeticError, OSError)
+
+
+def start(main: Callable[[], Any], sweeps: bool = False) -> None:
+    """Run a Hydra main; print an error in one paragraph (HYDRA_FULL_ERROR=1 shows the traceback).
+
+    sweeps: whether the entry point takes -m, for several runs.
+    """
+    _open_streams()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # ends like Ctrl-C, so that no partial file is left
+            signal.signal(number, signal.default_int_handler)
+    full = os.environ.get("HYDRA_FULL_ERROR") == "1"
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then hands errors on instead of printing them its own way
+    try:
+        _check_sweep(sweeps)
+        main()
+        sys.stdout.flush()
+    except KeyboardInterrupt as interrupt:
+        _end(INTERRUPTED, f"interrupted; {str(interrupt) or 'no partial file is left'}")
+    except BrokenPipeError:  # the reader has ended, as head does
+        _end(1)
+    except Exception as error:
+        if full:
+            raise
+        _end(1, f"error: {explain(error)}")
+
+
+def _open_streams() -> None:
+    """Have all three standard streams, which write what the terminal lacks letters for as ?."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:  # closed by the caller; other files would get its number
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, open(number, "w" if number else "r", encoding="utf-8"))
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # type: ignore[union-attr]  # γ must not crash a C locale
+
+
+def _end(code: int, message: str = "") -> NoReturn:
+    """Print a message and exit, without an error where the streams take nothing more."""
+    with suppress(OSError):
+        print(message, end="\n" * bool(message), file=sys.stderr, flush=True)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(code)
+
+
+def _check_sweep(sweeps: bool) -> None:
+    """Move -m to the front, where Hydra takes it; ValueError if the sweep is empty or there may be none."""
+    words = [word for word in sys.argv[1:] if word not in ("-m", "--multirun")]
+    if len(words) == len(sys.argv) - 1:
+        return
+    if not sweeps:
+        raise ValueError("-m is for python -m src.train, which makes several runs; leave it out")
+    sys.argv[1:] = ["-m", *words]
+    for override in OverridesParser.create().parse_overrides([word for word in words if word[:1] != "-"]):
+        if override.is_sweep_override() and not list(override.sweep_iterator()):
+            raise ValueError(f"{override.input_line}: there is nothing to run; range(0,3) is 0, 1, 2")
+
+
+def explain(error: BaseException) -> str:
+    """Return an error's message in one paragraph, with a hint where the command line was probably misread.
+
+    Errors that are worded for the user have the types FORESEEN; of others the type and the line are named.
+    """
+    text = str(error).partition("\nConfig search path:")[0]
+    refused = re.match(r"ValueError raised while resolving interpolation: (.*)\n    full_key: ", text)
+    text = refused[1] if refused else text
+    text = re.sub(r"\nTo append to your config use .*", "", text)  # what is appended is refused, too
+    first = text.partition("\n")[0]
+    if isinstance(error, MemoryError) or "allocate memory" in text or "out of memory" in text:
+        return f"not enough memory: a smaller model or batch needs less ({first})"
+    if not isinstance(error, FORESEEN):
+        return f"{type(error).__name__}: {text}\n{_line(error)}; HYDRA_FULL_ERROR=1 shows the traceback"
+    if isinstance(error, HydraException) and error.__cause__:
+        text = f"{text}\n{error.__cause__}"
+    return text + _hint(text)
+
+
+def _line(error: BaseException) -> str:
+    """Return the last line of this project in an error's traceback, else the last one."""
+    frames = traceback.extract_tb(error.__traceback__)
+    code = (ROOT / "src", ROOT / "scripts")
+    own = [frame for frame in frames if any(Path(frame.filename).is_relative_to(part) for part in code)]
+    last = (own or frames)[-1]
+    return f"unforeseen, in {last.filename}, line {last.lineno}, {last.name}"
+
+
+def _hint(text: str) -> str:
+    """Return how to write a sweep, or a value that Hydra's grammar would split; empty for other errors."""
+    if "Could not override" in text:
+        return "\nhint: a setting is named with its part, as in method.gamma=0.5; --cfg job shows all of them"
+    if "multirun" in text:
+        return (
+            "\nhint: several values need -m, as in: python -m src.train -m 'seed=range(0,3)'; a list needs "
+            "brackets, as in: only=[mnist,polarity]"
+        )
+    if "mismatched input" in text or "no viable alternative" in text or "token recognition" in text:
+        return (
+            "\nhint: quote a value that holds = , ( ) or spaces twice, as in: 'paths.data=\"my data, new\"'"
+        )
+    if "Config group override must be a string or a list" in text:
+        return "\nhint: to choose nothing, leave the choice out"
+    return ""
+
+
+def report_command(outputs: str) -> str:
+    """Return the command that renders the runs in outputs, quoted for Hydra and for the shell."""
+    if outputs == str(ROOT / "outputs"):
+        return "python -m src.report"
+    # Hydra takes a backslash as it is, unless a quote or another backslash before a quote follows
+    quoted = re.sub(r'(\\*)("|$)', lambda found: 2 * found[1] + (found[2] and '\\"'), outputs)
+    return f"""python -m src.report {shlex.quote(f'paths.outputs="{quoted}"')}"""

@@ -1,0 +1,191 @@
+"""An optimizer that updates all parameters of a group in one call of a kernel.
+
+Letters: n rows of a parameter, u rows that have a gradient.
+"""
+
+from abc import abstractmethod
+from array import array
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from ..sparse.buffers import address, supports
+from ..sparse.row_sparse import RowSparseGradient
+from ..sparse.torch_compat import OPTIMIZER_HOOKS, eager, profiling
+
+Group = dict[str, Any]
+State = dict[str, Any]
+
+
+class FusedOptimizer(torch.optim.Optimizer):
+    """Row-sparse gradients are taken as they are; unsupported parameters go through plain torch."""
+
+    only: ClassVar[dict[str, Any]] = {}  # options of torch's own optimizer, and the one value supported here
+
+    def __init__(self, params: Iterable, defaults: dict[str, Any]):
+        super().__init__(params, defaults | self.only)
+
+    @eager
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Update the parameters that have a gradient; return the closure's result, if there is one."""
+        hooks = self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks, *OPTIMIZER_HOOKS
+        if any(hooks) or profiling():
+            return self._recorded_step(closure)
+        return self._plain_step(closure)
+
+    step.hooked = True  # torch would wrap it for hooks and profiler at every step
+
+    def _plain_step(self, closure: Callable[[], Any] | None = None) -> Any:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        with torch.no_grad():
+            for group in self.param_groups:
+                self._update_group(group)
+        return loss
+
+    _recorded_step = torch.optim.Optimizer.profile_hook_step(_plain_step)
+
+    @eager
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop all gradients, or set them to zero."""
+        if not set_to_none:
+            super().zero_grad(set_to_none=False)
+            return
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.grad = None
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a state, also of torch's own optimizer; ValueError if that has an option that is not here."""
+        for group in state_dict["param_groups"]:
+            self._check(group)
+        super().load_state_dict(state_dict)
+        for group in self.param_groups:
+            group.update(self.only)
+        for state in self.state.values():
+            state["step"] = int(state.get("step", 0))
+            for name in [name for name, value in state.items() if value is None]:
+                del state[name]  # as torch's SGD has a momentum_buffer without momentum
+
+    def add_param_group(self, param_group: Group) -> None:
+        self._check(param_group)
+        super().add_param_group(param_group)
+
+    def _check(self, group: Group) -> None:
+        for name, value in self.only.items():
+            if group.get(name, value) != value:
+                raise ValueError(
+                    f"{type(self).__name__} has no {name}, got {group[name]}: use torch.optim's, which takes "
+                    "the gradients of converted layers as well"
+                )
+
+    def settle(self) -> None:
+        """Bring all state up to date, for another optimizer to go on with."""
+
+    def _update_group(self, group: Group) -> None:
+        moments = self._moments(group)
+        records: list[int] = []
+        updated: list[Tensor] = []
+        states: list[State] = []
+        for p in group["params"]:
+            gradient = p.grad
+            if gradient is None:
+                continue
+            if gradient.shape != p.shape:
+                raise mismatch("gradient", gradient.shape, p.shape)
+            state = self.state[p] or self._begin(p, moments)
+            state["step"] = int(state["step"])
+            record = self._record(p, gradient, state, moments, group) if supports(p) else None
+            if record is None:
+                self._update_in_torch(p, gradient, state, group)
+                state["step"] += 1
+            else:
+                records += record
+                updated.append(p)
+                states.append(state)
+        if records:
+            table = array("q", records)
+            self._call(table.buffer_info()[0], len(updated), group)
+            for state in states:
+                state["step"] += 1
+            torch.autograd.graph.increment_version(updated)  # torch does not see what a kernel writes
+
+    def _record(
+        self, p: Tensor, gradient: Tensor, state: State, moments: tuple[str, ...], group: Group
+    ) -> tuple[int, ...] | None:
+        """Return a record of the kernel's table, or None where the parameter has to go through plain torch.
+
+        RuntimeError names a state tensor that does not fit the parameter.
+        """
+        shape, step = p.shape, state["step"] + 1
+        addresses = [p.data_ptr(), 0, 0]
+        for index, moment in enumerate(moments, 1):
+            tensor = state.get(moment)
+            if tensor is None:
+                tensor = state[moment] = torch.zeros_like(p)
+            if tensor.shape != shape:
+                raise mismatch(f"state {moment!r}", tensor.shape, shape)
+            if not supports(tensor):
+                return None
+            addresses[index] = tensor.data_ptr()
+        if type(gradient) is RowSparseGradient:
+            parts = gradient.parts()
+            if parts is not None:
+                indices, rows = parts
+                n, (u, i) = shape[0], rows.shape
+                last_step = self._last_step(state, n)
+                if not u:
+                    rows = rows.new_zeros(1, i)  # no rows, but an address
+                where = address(indices, (u,), "indices", torch.int64), address(rows, rows.shape, "rows")
+                return *addresses, 0, *where, last_step, n, i, u, step
+            gradient = gradient.to_dense()
+        if not supports(gradient):
+            return None
+        self._to_dense(state, group)
+        return *addresses, gradient.data_ptr(), 0, 0, 0, 1, p.numel(), 0, step
+
+    def _update_in_torch(self, p: Tensor, gradient: Tensor, state: State, group: Group) -> None:
+        if isinstance(gradient, RowSparseGradient):
+            gradient = gradient.to_dense()
+        if gradient.layout is not torch.strided:
+            raise RuntimeError(f"{type(self).__name__} takes no sparse tensors as gradients")
+        self._to_dense(state, group)
+        self._update(p, gradient, state, group)
+
+    def _begin(self, p: Tensor, moments: tuple[str, ...]) -> State:
+        """Return the state of a parameter before its first step."""
+        state = self.state[p]
+        state.update({"step": 0} | {moment: torch.zeros_like(p) for moment in moments})
+        return state
+
+    def _last_step(self, state: State, n: int) -> int:
+        """Return the address of the step that each row's state belongs to, or 0 for none."""
+        return 0
+
+    def _to_dense(self, state: State, group: Group) -> None:
+        """Bring rows that are behind up to the present step, for a dense update."""
+
+    @abstractmethod
+    def _moments(self, group: Group) -> tuple[str, ...]:
+        """Return the names of the state tensors that the kernel calls first and second."""
+
+    @abstractmethod
+    def _call(self, table: int, count: int, group: Group) -> None:
+        """Update the parameters in the table at this address."""
+
+    @abstractmethod
+    def _update(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
+        """Update one parameter in plain torch."""
+
+
+def mismatch(name: str, got: torch.Size, wanted: torch.Size) -> RuntimeError:
+    """Return the error for a tensor of a shape that does not fit the parameter's."""
+    return RuntimeError(
+        f"a parameter of shape {tuple(wanted)} has a {name} of shape {tuple(got)}: where a parameter is "
+        "replaced or resized, zero its gradient and resize its whole state alike (after optimizer.settle()), "
+        "or give it a new optimizer"
+    )

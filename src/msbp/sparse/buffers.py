@@ -1,0 +1,96 @@
+"""Memory that kernels work on: made by `empty` and `zeros`, and checked by `address` where it is used.
+
+A kernel gets addresses, and trusts none that was not checked at the time of the call: parameters, memories
+and optimizer states may be replaced, cast, moved or reshaped by anybody between two calls.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor, nn
+
+from .torch_compat import SGEMM, saved_tensors_have_hooks
+
+CPU = torch.device("cpu")
+STRIDED = torch.strided
+PLAIN = (Tensor, nn.Parameter)
+# new_empty of these takes half as long as torch.empty(dtype=, device=), and ignores torch's defaults, too.
+TEMPLATES = {
+    dtype: torch.empty(0, dtype=dtype, device=CPU)
+    for dtype in (torch.float32, torch.int32, torch.int64, torch.uint8)
+}
+_kernels_allowed = ContextVar("kernels_allowed", default=bool(SGEMM))
+
+
+def empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return an uninitialized tensor on the CPU, whatever torch's default type and device are."""
+    return TEMPLATES[dtype].new_empty(shape)
+
+
+def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Return zeros on the CPU, whatever torch's default type and device are."""
+    return TEMPLATES[dtype].new_zeros(shape)
+
+
+def arange(stop: int) -> Tensor:
+    """Return 0, 1, ... up to stop, without it, on the CPU."""
+    return torch.arange(stop, dtype=torch.int64, device=CPU)
+
+
+def supports(tensor: Tensor, dtype: torch.dtype = torch.float32) -> bool:
+    """Return whether a kernel can read a tensor: of this type, on the CPU, contiguous."""
+    return (
+        type(tensor) in PLAIN
+        and tensor.dtype is dtype
+        and tensor.is_cpu
+        and tensor.layout is STRIDED
+        and tensor.is_contiguous()
+    )
+
+
+def address(
+    tensor: Tensor, shape: Sequence[int], name: str, dtype: torch.dtype = torch.float32, of: object = None
+) -> int:
+    """Return the address of a tensor for a kernel; RuntimeError names a tensor that is not as it must be.
+
+    name, of: for the error, as in "the memory of layer 0".
+    """
+    if tensor.shape == shape and supports(tensor, dtype):
+        pointer = tensor.data_ptr()
+        if pointer or not tensor.numel():  # zeros that torch has not materialized have no address
+            return pointer
+    raise RuntimeError(
+        f"{name}{'' if of is None else f' of {of}'} must be a contiguous {dtype} tensor of shape "
+        f"{tuple(shape)} on the CPU, got {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device} "
+        f"({type(tensor).__name__}): where weights are replaced, resized or cast, give the new ones a new "
+        "optimizer and convert the model anew"
+    )
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """Return an input or a gradient as a contiguous tensor whose memory holds its values."""
+    if tensor.is_neg() or tensor._is_zerotensor():
+        tensor = torch.empty_like(tensor, memory_format=torch.contiguous_format).copy_(tensor)
+    return tensor.contiguous()
+
+
+@contextmanager
+def plain_torch() -> Iterator[None]:
+    """Run all layers and losses within it in plain torch, without kernels, to compare the two."""
+    token = _kernels_allowed.set(False)
+    try:
+        yield
+    finally:
+        _kernels_allowed.reset(token)
+
+
+def kernels_allowed() -> bool:
+    """Return whether kernels may be used: not where saved tensors pass through hooks, as in checkpointing."""
+    return _kernels_allowed.get() and not saved_tensors_have_hooks()
+
+
+def uses_kernel(*tensors: Tensor) -> bool:
+    """Return whether kernels may be used and can read all of these tensors."""
+    return kernels_allowed() and all(supports(tensor) for tensor in tensors)

@@ -1,0 +1,199 @@
+"""The autograd node of a chain of stages: by kernel where they fit, in plain torch on any device and dtype.
+
+Letters: B batch, i in_features, n out_features, F tokens an example. Parameters are a weight and a bias, or
+None, per stage, and the table of an embedding, if there is one.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..buffers import address, empty, kernels_allowed, plain, supports
+from ..torch_compat import eager
+from .stage import Stage
+from .torch_path import SavedStage, pull, push
+from .workspace import Workspace
+
+Parameters = list[Tensor | None]
+SECOND_TIME = (
+    "Trying to backward through the graph a second time: the first backward() needs retain_graph=True, and "
+    "msbp.sparse.backward frees the graph"
+)
+
+
+class StageRun:
+    """Consecutive stages as one autograd node; with an embedding, the input is looked up in it."""
+
+    def __init__(self, stages: tuple[Stage, ...], embedding: nn.Embedding | None = None):
+        self.stages, self.embedding = stages, embedding
+        self.owners: list[tuple[nn.Module, str]] = [
+            (stage.linear, name) for stage in stages for name in ("weight", "bias")
+        ]
+        if embedding is not None:
+            self.owners.append((embedding, "weight"))
+        self.pools: dict[tuple[Any, ...], list[Workspace]] = {}
+
+    def parameters(self) -> Parameters:
+        """Return a weight and a bias, or None, per stage; then the embedding's table, if there is one."""
+        try:
+            return [layer._parameters[name] for layer, name in self.owners]
+        except KeyError:  # pruned and parametrized ones are no parameters of their layer
+            return [getattr(layer, name) for layer, name in self.owners]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Return the output (..., n) of the stages for x (..., i)."""
+        *batch, width = x.shape
+        device = x.device.type
+        parameters = self.parameters()
+        first, last = parameters[0], parameters[2 * len(self.stages) - 2]
+        assert first is not None and last is not None
+        if width != first.shape[-1]:
+            wanted = f"(..., {first.shape[-1]})"
+            raise ValueError(f"{self.stages[0].linear} got an input of shape {tuple(x.shape)}, not {wanted}")
+        if torch.is_autocast_enabled(device):
+            # selection and memory need the parameters' precision, so the stages step out of autocast
+            with torch.autocast(device, enabled=False):
+                return self(x.to(first.dtype))
+        if len(batch) != 1:
+            return self(x.reshape(-1, width)).view(*batch, len(last))
+        if not torch.is_grad_enabled():
+            return push(self.stages, x, parameters)[0]
+        x = plain(x)
+        return Pass.apply(self, self.prepare(x, parameters) if supports(x) else None, x, *parameters)
+
+    def look_up(self, tokens: Tensor) -> Tensor | None:
+        """Return the output of the stages for the rows of the tokens (B, F), or None where no kernel can."""
+        if not torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
+            return None
+        if tokens.dim() != 2 or tokens.dtype not in (torch.int32, torch.int64) or not tokens.is_cpu:
+            return None
+        tokens, parameters = tokens.long().contiguous(), self.parameters()
+        if not supports(tokens, torch.int64):
+            return None
+        passing = self.prepare(tokens, parameters)
+        return None if passing is None else Pass.apply(self, passing, tokens, *parameters)
+
+    def prepare(self, x: Tensor, parameters: Parameters) -> "Passing | None":
+        """Return a workspace and checked addresses, or None if a batch has to go through plain torch."""
+        B, width = x.shape
+        if not B or not kernels_allowed():
+            return None
+        table = None
+        if self.embedding is not None:
+            rows = parameters[-1]
+            if rows is None or rows.dim() != 2 or not supports(rows):
+                return None
+            table = (*rows.shape, self.embedding.padding_idx)
+            width *= rows.shape[1]
+        sizes, addresses = [], []
+        for at in range(0, 2 * len(self.stages), 2):
+            weight, bias = parameters[at], parameters[at + 1]
+            if weight is None or weight.dim() != 2 or weight.shape[1] != width or not supports(weight):
+                return None
+            sizes.append((weight.shape[0], width))
+            width = weight.shape[0]
+            if bias is not None and not (bias.shape == (width,) and supports(bias)):
+                return None
+            addresses += [weight.data_ptr(), 0 if bias is None else bias.data_ptr()]
+        if table is not None:
+            addresses.append(parameters[-1].data_ptr())  # type: ignore[union-attr]
+        settings = (table, *sizes, *[stage.settings for stage in self.stages])
+        if len(self.pools) > MOST_POOLS:
+            self.pools.clear()
+        pool = self.pools.setdefault(settings, [])
+        workspace = pool.pop() if pool else None
+        if workspace is None or workspace.capacity < B:
+            workspace = Workspace(self.stages, sizes, B, table)
+        return Passing(pool, workspace, x, addresses)
+
+
+MOST_POOLS = 8  # of settings that a chain has run with; schedules of k may go through many
+
+
+class Passing:
+    """A pass between forward and backward: its workspace and input, freed when torch frees the graph."""
+
+    __slots__ = ("addresses", "pool", "version", "workspace", "x")
+
+    def __init__(self, pool: list[Workspace], workspace: Workspace, x: Tensor, addresses: list[int]):
+        self.pool, self.workspace, self.x, self.addresses = pool, workspace, x, addresses
+        self.version = x._version
+
+    def __del__(self) -> None:
+        self.pool.append(self.workspace)
+
+    def backward(
+        self, grad: Tensor, out: Tensor | None, weights: list[Tensor], needs: tuple[bool, ...], needs_x: bool
+    ) -> tuple[Tensor | None, list[Tensor | None]]:
+        """Return ∂ℓ/∂x and the parameters' gradients; RuntimeError if x or a weight has changed."""
+        x, workspace = self.x, self.workspace
+        if x._version != self.version:
+            raise RuntimeError(
+                "one of the variables needed for gradient computation has been modified by an inplace "
+                "operation: the input of a converted layer"
+            )
+        now = [address(w, shape, "a weight") for w, shape in zip(weights, workspace.shapes, strict=True)]
+        if now != self.addresses[::2]:
+            raise RuntimeError("a weight was moved between the forward and the backward pass; run both again")
+        return workspace.backward(grad, x, out, weights, needs, needs_x)
+
+
+class Pass(torch.autograd.Function):
+    """The node. By kernel, the first saved tensor is an empty one that carries the Passing, so that torch's
+    own rules decide how long it lasts."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, run: StageRun, passing: Passing | None, x: Tensor, *parameters: Tensor | None
+    ) -> Tensor:
+        ctx.run, ctx.parameters, ctx.by_kernel = run, parameters, passing is not None
+        # weights are saved, so that torch reports one that was changed in place
+        weights = parameters[::2]
+        if passing is None:
+            out, saved = push(run.stages, x, parameters)
+            ctx.kept = [stage.k for stage in run.stages]
+            ctx.save_for_backward(*(t for s in saved for t in s), *weights)
+            return out
+        token = empty(0)
+        token.passing = passing  # type: ignore[attr-defined]
+        out = passing.workspace.forward(x, passing.addresses)
+        ctx.save_for_backward(token, out if passing.workspace.reads_out else None, *weights)
+        return out
+
+    @staticmethod
+    @eager
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "the sparse backward pass has no second derivative: leave out create_graph=True"
+            )
+        grad, (needs_x, *needs) = plain(grads[0]), ctx.needs_input_grad[2:]
+        grad_x: Tensor | None
+        if not ctx.by_kernel:
+            count = len(ctx.run.stages)
+            tensors = ctx.saved_tensors
+            saved = [SavedStage(*tensors[at : at + 2]) for at in range(0, 2 * count, 2)]
+            with torch.autocast(grad.device.type, enabled=False):
+                grad_x, formed = pull(ctx.run.stages, ctx.kept, saved, tensors[2 * count :], grad)
+            wanted = [g if need else None for g, need in zip(formed, needs, strict=True)]
+            return None, None, grad_x if needs_x else None, *wanted
+        grad_x, gradients = pull_by_kernel(ctx, grad, tuple(needs), needs_x)
+        return None, None, grad_x, *gradients
+
+
+def pull_by_kernel(
+    node: Any, grad: Tensor, needs: tuple[bool, ...], needs_x: bool, free: bool = False
+) -> tuple[Tensor | None, list[Tensor | None]]:
+    """Return ∂ℓ/∂x and the parameters' gradients of a node; with `free` its buffers are given back.
+
+    RuntimeError if they were before.
+    """
+    token, out, *weights = node.saved_tensors
+    passing = token.passing
+    if passing is None:
+        raise RuntimeError(SECOND_TIME)
+    gradients = passing.backward(grad, out, weights, needs, needs_x)
+    if free:
+        token.passing = None
+    return gradients

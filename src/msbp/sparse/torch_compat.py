@@ -1,0 +1,155 @@
+"""Names of torch that are not public, each with its reason and a fallback; and a base class that keeps
+converted layers right under torch's compilers and tracers.
+"""
+
+import ctypes
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import torch
+import torch.nn.modules.module as module_hooks
+import torch.optim.optimizer as optimizer_hooks
+from numba.extending import get_cython_function_address
+from torch import Tensor, fx, nn
+
+
+def private(path: str, fallback: Any) -> Any:
+    """Return torch's private object of this dotted path, or the fallback in a torch that has none."""
+    try:
+        return functools.reduce(getattr, path.split("."), torch)
+    except AttributeError:
+        return fallback
+
+
+# Whether torch.jit.trace is at work: it must record the plain layer.
+jit_tracing = private("_C._get_tracing_state", lambda: None)
+# The innermost transform of torch.func, or None: tensors inside are wrappers without memory of their own.
+transforming = private("_C._functorch.peek_interpreter_stack", lambda: None)
+# Whether an optimizer's step is to be recorded; the public profiler classes cost microseconds to ask.
+profiling = private("autograd._profiler_enabled", lambda: True)
+# Hooks on all modules and on all optimizers: where there are any, modules and steps are run one by one.
+MODULE_HOOKS = [
+    getattr(module_hooks, name, {})
+    for name in (
+        "_global_forward_hooks",
+        "_global_forward_pre_hooks",
+        "_global_backward_hooks",
+        "_global_backward_pre_hooks",
+    )
+]
+OPTIMIZER_HOOKS = [
+    getattr(optimizer_hooks, name, {})
+    for name in ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
+]
+_frames = private("_C._dynamo.eval_frame", None)
+_top_saved_hooks = private("_C._autograd._top_saved_tensors_default_hooks", None)
+
+
+def saved_tensors_have_hooks() -> bool:
+    """Return whether saved tensors pass through hooks at present, as in activation checkpointing."""
+    if _top_saved_hooks is None:
+        return False
+    try:
+        return _top_saved_hooks(True) is not None
+    except TypeError:  # an older torch takes no argument
+        return _top_saved_hooks() is not None
+
+
+def sgemm_address() -> int:
+    """Return the address of sgemm, or 0: torch's own, which obeys set_num_threads, else scipy's."""
+    for library in sorted((Path(torch.__file__).parent / "lib").glob("libtorch_cpu.*")):
+        try:
+            return ctypes.cast(ctypes.CDLL(str(library)).sgemm_, ctypes.c_void_p).value or 0
+        except (AttributeError, OSError):
+            continue
+    try:
+        return get_cython_function_address("scipy.linalg.cython_blas", "sgemm")
+    except (ImportError, ValueError):
+        return 0
+
+
+SGEMM = sgemm_address()
+
+
+def eager(function: Callable) -> Any:
+    """Return the function as torch.compile leaves it alone: neither traced into nor changed.
+
+    torch.compiler.disable does the same, but takes seconds to import: it is the fallback.
+    """
+    if not hasattr(_frames, "set_eval_frame"):
+        return torch.compiler.disable(function)
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        compiler = _frames.set_eval_frame(None)
+        if compiler is None:
+            return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _frames.set_eval_frame(compiler)
+
+    known: Any = run
+    _skip(known.__code__)
+    known._torchdynamo_disable, known._torchdynamo_disable_msg = True, "its backward pass is its own"
+    return run
+
+
+def _skip(code: CodeType) -> None:
+    if hasattr(_frames, "set_code_exec_strategy"):
+        act = _frames._FrameAction
+        _frames.set_code_exec_strategy(code, _frames._FrameExecStrategy(act.SKIP, act.DEFAULT))
+    elif hasattr(_frames, "skip_code"):
+        _frames.skip_code(code)
+
+
+class Converted(nn.Module):
+    """A layer that stands for one of torch's, `plain`; it goes before that in the list of bases.
+
+    torch.compile and torch.fx call it as a whole; torch.jit.trace and a vmap without gradients take the plain
+    forward pass; torch.jit.script and gradients by torch.func are refused.
+    """
+
+    plain: type[nn.Module]
+    own_state: tuple[str, ...] = ()  # attributes that plain does not have
+
+    def __prepare_scriptable__(self) -> nn.Module:
+        raise RuntimeError(
+            f"torch.jit.script cannot compile a {type(self).__name__}: call msbp.sparse.revert(model) first, "
+            "or use torch.jit.trace"
+        )
+
+    def revert(self) -> None:
+        """Turn into the plain layer in place: the same object, parameters, hooks and keys."""
+        for name in self.own_state:
+            self.__dict__.pop(name, None)
+            self._modules.pop(name, None)
+        self.__class__ = self.plain  # type: ignore[assignment]
+
+    def _instead(self, x: Any, *others: Any, **named: Any) -> Any:
+        """Return the output that a tool gets in place of the layer's own."""
+        if isinstance(x, fx.Proxy) and x.tracer.root is not self:  # type: ignore[attr-defined]
+            path: Any = x.tracer.path_of_module(self)  # type: ignore[attr-defined]
+            return x.tracer.create_proxy("call_module", path, (x, *others), named)
+        if transforming() is not None and torch.is_grad_enabled():
+            raise RuntimeError(
+                f"torch.func takes no gradients of a {type(self).__name__}, whose backward pass is its own: "
+                "use backward() or torch.autograd.grad, and put torch.no_grad() around a vmap"
+            )
+        return self.plain.forward(self, x, *others, **named)
+
+
+def eager_forward(forward: Callable) -> Any:
+    """Return the forward pass of a Converted as `eager` does, with the plain one for torch's tracers."""
+
+    @functools.wraps(forward)
+    def run(self: Any, input: Any, *others: Any, **named: Any) -> Any:  # the name in torch's layers
+        traced = jit_tracing() is not None or transforming() is not None
+        if traced or (type(input) is not Tensor and isinstance(input, fx.Proxy)):
+            return self._instead(input, *others, **named)
+        return forward(self, input, *others, **named)
+
+    return eager(run)

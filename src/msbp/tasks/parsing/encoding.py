@@ -1,0 +1,125 @@
+"""Sentences as numbers: a vocabulary, the nodes of the transition system, the tokens that a parser looks up.
+
+Letters: N nodes of all sentences, A configurations (see transitions.py).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+
+from ..treebank import Sentence
+from .attachment import Punctuation
+from .transitions import EMPTY, NO_LABEL, Features, Ints, Nodes
+
+ABSENT, ROOT, RARE = range(3)  # come before all words, and before all tags
+SPECIAL = 3
+PARTS = ("words", "tags", "labels")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Words, tags and labels of a training set; tokens are numbered through: words, tags, labels."""
+
+    words: Sequence[str]
+    tags: Sequence[str]
+    labels: Sequence[str]
+
+    @classmethod
+    def of(cls, sentences: Sequence[Sentence], cutoff: int) -> Vocabulary:
+        """Words seen no more than `cutoff` times are left out: all of them are one rare word."""
+        counts = Counter(each(sentences, "words"))
+        words = sorted(word for word, count in counts.items() if count > cutoff)
+        return cls(words, sorted(set(each(sentences, "tags"))), sorted(set(each(sentences, "labels"))))
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Word tokens, tag tokens, and labels; a label token more stands for none."""
+        return {
+            "words": SPECIAL + len(self.words),
+            "tags": SPECIAL + len(self.tags),
+            "labels": len(self.labels),
+        }
+
+    def nodes(self, sentences: Sequence[Sentence], punctuation: Punctuation) -> Nodes:
+        """The sentences concatenated after the empty node; scores do not count punctuation."""
+        lengths = np.array([len(sentence) for sentence in sentences], np.int32)
+        first = (np.cumsum(lengths + 1) - lengths).astype(np.int32)
+        is_word = np.ones(1 + len(sentences) + int(lengths.sum()), bool)
+        is_word[EMPTY] = is_word[first] = False
+
+        def laid(values: Iterable[int], at_root: int, at_empty: int) -> Ints:
+            out = np.full(len(is_word), at_root, np.int32)
+            out[EMPTY] = at_empty
+            out[is_word] = np.fromiter(values, np.int32, int(lengths.sum()))
+            return out
+
+        def numbers(part: str, unseen: int) -> Iterable[int]:
+            return (self._numbers[part].get(value, unseen) for value in each(sentences, part))
+
+        heads = laid(each(sentences, "heads"), EMPTY, EMPTY)
+        heads[is_word] += np.repeat(first, lengths)
+        return Nodes(
+            words=laid(numbers("words", RARE), ROOT, ABSENT),
+            tags=laid(numbers("tags", RARE), ROOT, ABSENT),
+            heads=heads,
+            labels=laid(numbers("labels", NO_LABEL), NO_LABEL, NO_LABEL),
+            counted=~laid(chain.from_iterable(map(punctuation.marks, sentences)), 1, 1).astype(bool),
+            first=first,
+            lengths=lengths,
+        )
+
+    def tokens(self, nodes: Nodes, features: Features) -> Ints:
+        """The 48 features (A, 48): 18 words, 18 tags, 12 labels."""
+        words, tags = self.sizes["words"], self.sizes["tags"]
+        parts = (
+            nodes.words[features.nodes],
+            words + nodes.tags[features.nodes],
+            words + tags + 1 + features.labels,
+        )
+        return np.concatenate(parts, axis=1)
+
+    @cached_property
+    def _numbers(self) -> dict[str, dict[str, int]]:
+        parts = (("words", self.words, SPECIAL), ("tags", self.tags, SPECIAL), ("labels", self.labels, 0))
+        return {name: {value: i for i, value in enumerate(values, start)} for name, values, start in parts}
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A treebank as numbers: the vocabulary of its training set, and the nodes of each split."""
+
+    vocabulary: Vocabulary
+    splits: Mapping[str, Nodes]
+
+    @classmethod
+    def of(cls, parts: Mapping[str, Sequence[Sentence]], cutoff: int, punctuation: Punctuation) -> Encoded:
+        vocabulary = Vocabulary.of(parts["train"], cutoff)
+        return cls(vocabulary, {split: vocabulary.nodes(part, punctuation) for split, part in parts.items()})
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Plain arrays, of which `from_arrays` restores an equal object."""
+        arrays = {part: np.array(getattr(self.vocabulary, part), str) for part in PARTS}
+        for split, nodes in self.splits.items():
+            arrays |= {f"{split}.{part}": array for part, array in vars(nodes).items()}
+        return arrays
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Encoded:
+        """The object whose `arrays` these are."""
+        splits: dict[str, dict[str, np.ndarray]] = {}
+        for name in (name for name in arrays if name not in PARTS):
+            split, part = name.split(".")
+            splits.setdefault(split, {})[part] = arrays[name]
+        vocabulary = Vocabulary(*(arrays[part].tolist() for part in PARTS))
+        return cls(vocabulary, {split: Nodes(**parts) for split, parts in splits.items()})
+
+
+def each(sentences: Iterable[Sentence], part: str) -> Iterator:
+    """One field of all words, such as their tags, sentence after sentence."""
+    return chain.from_iterable(getattr(sentence, part) for sentence in sentences)

@@ -1,0 +1,1 @@
+"""Machine translation, from parallel text to a trained translator."""

@@ -1,0 +1,193 @@
+"""Checkpoints: all that a run needs to resume bit for bit, in one file that is whole or absent."""
+
+import io
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..files import written_whole
+from ..record import different, signature
+from ..sparse import memories
+
+FORMAT = 1
+
+
+@dataclass
+class Checkpoint:
+    """State of one request on disk, with its configuration; that of another request is refused.
+
+    conditions: returns what times depend on besides the configuration, at each save.
+    resume: file to start from as long as path does not exist.
+    """
+
+    path: Path
+    settings: Mapping[str, Any]
+    conditions: Callable[[], dict[str, Any]] = dict
+    resume: Path | None = None
+    earlier: list[dict[str, Any]] = field(default_factory=list, init=False)  # conditions before a resume
+
+    def save(self, state: Mapping[str, Any]) -> None:
+        """Replace the checkpoint; a kill or a full disk leaves the one before. OSError names the file."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        put({"format": FORMAT, "settings": self.settings, "conditions": self.met(), **state}, self.path)
+
+    def load(self) -> dict[str, Any] | None:
+        """Return the saved state, None if there is none; ValueError if it is damaged or another request's."""
+        path = self._source()
+        if path is None:
+            return None
+        state = read(path, self._remedy())
+        with whole(path, self._remedy()):
+            same = self._key(state["settings"]) == self._key(self.settings)
+            earlier = [dict(conditions) for conditions in state["conditions"]]
+        if not same:
+            theirs = different(self.settings, state["settings"]) or [f"seed: {state['settings'].get('seed')}"]
+            raise ValueError(
+                f"{path} is the checkpoint of another run ({'; '.join(theirs)}): resume it with its own "
+                "settings, or move it away to start this run from scratch"
+            )
+        self.earlier = earlier
+        return state
+
+    def restore(self, take: Callable[[dict[str, Any]], None]) -> bool:
+        """Call take with the saved state; return False if there is none. ValueError if it is not whole."""
+        state = self.load()
+        if state is None:
+            return False
+        with whole(self._source(), self._remedy()):
+            take(state)
+        return True
+
+    def met(self) -> list[dict[str, Any]]:
+        """Return the conditions of each part of the run, between resumes, the present one last."""
+        return [*self.earlier, self.conditions()]
+
+    def disturbed(self) -> list[str]:
+        """Return why the times of this run do not compare; nothing if all its parts had equal conditions."""
+        met = self.met()
+        changed = {key for conditions in met for key in conditions if conditions[key] != met[-1].get(key)}
+        told = [
+            "it went on with other threads" if key == "threads" else f"it went on with another {key}"
+            for key in sorted(changed - {"alone"})
+        ]
+        met_another = not all(conditions.get("alone") for conditions in met)
+        return told + ["it met another run on its outputs folder"] * met_another
+
+    def keep(self, folder: Path) -> None:
+        """Copy the checkpoint to a folder: this run's, or the finished one that it resumed."""
+        with (
+            open(self._source() or self.path, "rb") as source,
+            written_whole(folder / "checkpoint.pt") as copy,
+        ):
+            shutil.copyfileobj(source, copy)
+
+    def close(self) -> None:
+        """Delete the checkpoint; its run has a record."""
+        self.path.unlink(missing_ok=True)
+
+    def _source(self) -> Path | None:
+        if self.path.exists() or self.resume is None:
+            return self.path if self.path.exists() else None
+        if not self.resume.is_file():
+            what = "a folder, not a" if self.resume.is_dir() else "no"
+            raise FileNotFoundError(
+                f"there is {what} checkpoint {self.resume}; leave out resume= to start from scratch"
+            )
+        return self.resume
+
+    def _remedy(self) -> str:
+        if self.path.exists():
+            return "delete it to start this run over, or put a whole one in its place"
+        return "leave out resume= to start from scratch, or name a whole checkpoint"
+
+    @staticmethod
+    def _key(settings: Mapping[str, Any]) -> tuple[str, Any]:
+        return signature(settings), settings.get("seed")
+
+
+def save_weights(model: nn.Module, path: Path) -> None:
+    """Write the state_dict, which the plain model of the same sizes loads too."""
+    put(model.state_dict(), path)
+
+
+def put(content: Mapping[str, Any], path: Path) -> None:
+    """Write content whole or not at all; OSError names the file."""
+    packed = io.BytesIO()  # torch's own writer hides the reason of a failure
+    torch.save(content, packed)
+    with written_whole(path) as file:
+        file.write(packed.getbuffer())
+
+
+def read(path: Path, remedy: str = "name a whole one") -> dict[str, Any]:
+    """Return the content of a checkpoint file, without running code in it; ValueError if it is none."""
+    with whole(path, remedy):
+        state = unpacked(path)
+    if not isinstance(state, dict) or state.get("format") != FORMAT:
+        raise ValueError(f"{path} is not a checkpoint of this program, format {FORMAT}: {remedy}")
+    return state
+
+
+def unpacked(path: Path) -> Any:
+    """Return what `put` wrote, without running code in it; any error if it is damaged."""
+    content = io.BytesIO(path.read_bytes())  # so that an OSError is the disk's, not a damaged archive's
+    with zipfile.ZipFile(content) as parts:  # torch does not check the sums
+        broken = parts.testzip()
+    if broken:
+        raise ValueError(f"its part {broken} is altered")
+    content.seek(0)
+    return torch.load(content, map_location="cpu", weights_only=True)
+
+
+@contextmanager
+def whole(path: Path | None, remedy: str, what: str = "checkpoint") -> Iterator[None]:
+    """Raise errors of the block as ValueError that names path, as damaged, and the remedy.
+
+    A cut or foreign file, or one with other fields, fails in many ways inside torch, pickle and zipfile.
+    """
+    try:
+        yield
+    except (OSError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        reason = str(error).partition("\n")[0]
+        reason = f"no {reason}" if isinstance(error, KeyError) else reason
+        raise ValueError(f"{path} is no whole {what} ({reason}): {remedy}") from error
+
+
+def drop_finished(path: Path, epochs: int) -> None:
+    """Delete a checkpoint after the last epoch: there is nothing to resume."""
+    with suppress(OSError, ValueError):
+        state = read(path)
+        with whole(path, ""):
+            finished = state["state"]["epoch"] >= epochs
+        if finished:
+            path.unlink()
+
+
+def capture(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """Return weights, gradient memories, optimizer and random state between two steps."""
+    return {
+        "model": model.state_dict(),
+        "memories": {name: memory.m for name, memory in memories(model).items()},
+        "optimizer": optimizer.state_dict(),
+        "rng": torch.get_rng_state(),
+        "cuda_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
+    }
+
+
+def restore(state: Mapping[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Set what `capture` returned."""
+    model.load_state_dict(state["model"])
+    for name, memory in memories(model).items():
+        memory.load(state["memories"][name])
+    optimizer.load_state_dict(state["optimizer"])
+    torch.set_rng_state(state["rng"])
+    if state["cuda_rng"]:
+        torch.cuda.set_rng_state_all(state["cuda_rng"])

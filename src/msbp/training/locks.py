@@ -1,0 +1,109 @@
+"""Locks: one process a request, one run a folder, and detection of runs beside this one.
+
+All by flock on files in the outputs folder: a lock ends with its process, however that ends.
+"""
+
+import fcntl
+import logging
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+from ..files import drop_parts, naming, written_whole
+from ..record import NAME
+
+log = logging.getLogger(__name__)
+
+
+@contextmanager
+def request(checkpoints: Path, key: str, *, again: bool) -> Iterator[Path]:
+    """Lock the request named key and yield the path of its checkpoint; wait while another process has it.
+
+    again: do not wait but take another path, so that one request can run several times at once. Partial
+    checkpoints that a killed process left there are deleted.
+    """
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    name, place = key, 1
+    while True:
+        with open(checkpoints / f"{name}.lock", "ab") as lock:
+            if not held(lock, wait=False):
+                if again:
+                    place += 1
+                    name = f"{key}.{place}"
+                    continue
+                log.info("the same request is running in another process: waiting for it")
+                held(lock, wait=True)
+            drop_parts(checkpoints / f"{name}.pt")
+            yield checkpoints / f"{name}.pt"
+            return
+
+
+def held(lock: IO[bytes], *, wait: bool, shared: bool = False) -> bool:
+    """Take the lock; return False if another process has it and wait is False."""
+    try:
+        fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def run_folder(folder: Path, files: dict[str, bytes]) -> Iterator[None]:
+    """Lock folder for one run: write its files, and log to its train.log within the block.
+
+    FileExistsError if the folder holds a finished run, or one with other files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "train.log", "ab") as lock:
+        free = held(lock, wait=False) and not (folder / NAME).exists()
+        there = [name for name in files if (folder / name).exists()]
+        if not free or any((folder / name).read_bytes() != files[name] for name in there):
+            raise FileExistsError(
+                f"{folder} holds another run: leave out hydra.run.dir, or name a new folder"
+            )
+        for name, content in files.items():
+            with written_whole(folder / name) as file:
+                file.write(content)
+        handler = Log(folder / "train.log", encoding="utf-8", errors="backslashreplace")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+        logging.getLogger().addHandler(handler)
+        try:
+            yield
+        except BaseException as error:  # the log has the whole of it, the console a paragraph
+            why = (type(error), error, error.__traceback__)
+            handler.handle(log.makeRecord(log.name, logging.ERROR, __file__, 0, "the run failed", (), why))
+            raise
+        finally:
+            logging.getLogger().removeHandler(handler)
+            handler.close()
+
+
+class Log(logging.FileHandler):
+    """Log that ignores a full disk: the files that a run needs report it."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        pass
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
+
+
+@contextmanager
+def company(folder: Path) -> Iterator[Callable[[], bool]]:
+    """Detect other runs; yield a function that returns whether this one was alone so far.
+
+    Runs meet if one begins while the other is running; they are seen through their outputs folder.
+    """
+    token = secrets.token_bytes(8)
+    latest = folder / "latest"
+    with open(folder / "running.lock", "ab") as running:
+        with open(folder / "starting.lock", "ab") as turn:
+            held(turn, wait=True)  # trading one kind of lock for the other is not atomic: one run at a time
+            alone = held(running, wait=False)
+            held(running, wait=True, shared=True)
+            with naming(latest):
+                latest.write_bytes(token)
+        yield lambda: alone and latest.read_bytes() == token

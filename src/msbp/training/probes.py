@@ -1,0 +1,167 @@
+"""Probes of a run in training: the estimation angle δ, and the gradient that is not propagated.
+
+Letters: B batch, n out_features.
+"""
+
+import copy
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from pydantic import ConfigDict, PositiveInt
+from pydantic.dataclasses import dataclass as validated
+from torch import Tensor, nn
+
+from ..sparse import SparseConvolution, SparseLinear, SparseLSTM
+from ..tasks.base import Batch, Task
+from .run import Run
+
+Sparse = SparseLinear | SparseConvolution | SparseLSTM
+Vectors = dict[str, Tensor]
+
+
+@validated(frozen=True, config=ConfigDict(strict=True))
+class Angle:
+    """Probe of the estimation angle: before training and after every `every`-th epoch."""
+
+    every: PositiveInt = 1
+
+    def __call__(self, run: Run) -> list[dict[str, Any]]:
+        """Return the measurement of this epoch, if it has one; the run does not change."""
+        state = run.state
+        if state.epoch % self.every:
+            return []
+        batches = run.task.batches(run.splits.train, run.seed, state.epoch)
+        angle = estimation_angles(run.model, run.task, batches)
+        return [{"step": state.step, "epoch": float(state.epoch), "angle": angle}]
+
+
+def estimation_angles(model: nn.Module, task: Task, batches: Iterable[Batch]) -> dict[str, float]:
+    """Return δ (Definition 2) in radians by module, of all hidden layers together (`hidden`), and in `total`.
+
+    δ is the angle between the estimated gradient, with the memory carried on from its present state, and that
+    of full backpropagation, both averaged over a whole data set at fixed weights, as in the paper's figure.
+    The output layer's gradient is exact and may be by far the longest, so that the total says little of the
+    hidden layers. A batch is weighted by the length of its last tensor, the labels. Both gradients see the
+    same dropout masks. Works on a copy; the model, its memory and the random state do not change.
+    """
+    twin = copy.deepcopy(model).train()
+    device = next(twin.parameters()).device
+    sparse = [module for module in twin.modules() if isinstance(module, Sparse) and module.enabled]
+    estimate, true = _zeros(twin), _zeros(twin)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        for number, batch in enumerate(batches):
+            batch = tuple(tensor.to(device) for tensor in batch)
+            for enabled, sums in ((True, estimate), (False, true)):
+                torch.manual_seed(number)
+                for module in sparse:
+                    module.enabled = enabled
+                task.loss(twin, batch).backward()
+                _move_gradients(twin, len(batch[-1]), sums)
+    return _angles(estimate, true, {name for group in model.hidden_layers for name in group})  # type: ignore[union-attr]
+
+
+def angle(a: Iterable[Tensor], b: Iterable[Tensor]) -> float:
+    """Return ∠⟨a, b⟩ in [0, π] of vectors in parts, in float64; π/2 if one of them is zero, 0 if both are."""
+    a, b = ([part.double() for part in parts] for parts in (a, b))
+    long_a, long_b = _norm(a), _norm(b)
+    if not long_a or not long_b:
+        return 0.0 if long_a == long_b else math.pi / 2
+    # the arccosine of a cosine near 1 would keep half of the digits
+    pairs = [(x / long_a, y / long_b) for x, y in zip(a, b, strict=True)]
+    return 2 * math.atan2(_norm(x - y for x, y in pairs), _norm(x + y for x, y in pairs))
+
+
+def _zeros(model: nn.Module) -> Vectors:
+    """Return a sum for each parameter that requires a gradient, in float64."""
+    learning = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    return {
+        name: torch.zeros_like(p, dtype=torch.float64, requires_grad=False) for name, p in learning.items()
+    }
+
+
+def _move_gradients(model: nn.Module, weight: int, sums: Vectors) -> None:
+    """Add the gradients, times weight, to the sums and clear them."""
+    for name, p in model.named_parameters():
+        if p.requires_grad and p.grad is not None:
+            sums[name].add_(p.grad.to_dense(), alpha=weight)
+    model.zero_grad()
+
+
+def _angles(estimate: Vectors, true: Vectors, hidden: Collection[str]) -> dict[str, float]:
+    """Return the angle by module, over the hidden ones, and in total, of vectors by parameter name."""
+    parts: dict[str, list[str]] = {}
+    for name in true:
+        parts.setdefault(name.rpartition(".")[0], []).append(name)
+    inside = [name for module, names in parts.items() if module in hidden for name in names]
+    parts |= {"hidden": inside, "total": list(true)}
+    return {
+        part: angle([estimate[name] for name in names], [true[name] for name in names])
+        for part, names in parts.items()
+    }
+
+
+def _norm(parts: Iterable[Tensor]) -> float:
+    return math.sqrt(sum(float(part.square().sum()) for part in parts))
+
+
+@dataclass
+class Unpropagated:
+    """Sums over the gradients ∂ℓ/∂h (B, n) of one layer: all of it, and what was not propagated."""
+
+    entries: int = 0
+    entries_unpropagated: int = 0
+    squares: float = 0.0
+    squares_unpropagated: float = 0.0
+
+    def add(self, grad_h: Tensor, g: Tensor) -> None:
+        """Count the gradient of a batch and its estimate g."""
+        unpropagated = grad_h[g == 0]
+        self.entries += int(grad_h.count_nonzero())
+        self.entries_unpropagated += int(unpropagated.count_nonzero())
+        self.squares += float(grad_h.square().sum())
+        self.squares_unpropagated += float(unpropagated.square().sum())
+
+    def fractions(self) -> dict[str, float]:
+        """Return the unpropagated shares of the non-zero entries and of the squared norm; 0 of nothing."""
+        return {
+            "entries": self.entries_unpropagated / self.entries if self.entries else 0.0,
+            "squared_norm": self.squares_unpropagated / self.squares if self.squares else 0.0,
+        }
+
+
+def unpropagated_fraction(
+    model: nn.Module, task: Task, batches: Iterable[Batch], layers: Iterable[str]
+) -> dict[str, dict[str, float]]:
+    """Return by layer the shares of ∂ℓ/∂h that were not selected; 0 for a layer that is not sparse.
+
+    Works on a copy in float64, where every layer runs in plain torch; the model, its memory and the random
+    state do not change.
+    """
+    twin = copy.deepcopy(model).double().train()
+    sums = {name: Unpropagated() for name in layers}
+    for name, layer in twin.named_modules():
+        if isinstance(layer, Sparse):
+            _count(layer, sums.setdefault(name, Unpropagated()))
+    device = next(twin.parameters()).device
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        for batch in batches:
+            doubles = (t.double() if t.is_floating_point() else t for t in batch)
+            task.loss(twin, tuple(t.to(device) for t in doubles)).backward()
+    return {name: layer.fractions() for name, layer in sums.items()}
+
+
+def _count(layer: Sparse, sums: Unpropagated) -> None:
+    """Have the layer's estimate also add its arguments and result to the sums."""
+    estimate: Any = layer.estimate
+
+    def counting(grad_h: Tensor, *options: Any) -> Any:
+        estimated = estimate(grad_h, *options)
+        if estimated is not None:  # a gradient that is not finite is propagated whole
+            sums.add(grad_h, estimated[0])
+        return estimated
+
+    layer.estimate = counting  # type: ignore[method-assign, assignment]
+    layer.enabled = True  # also where another group had its turn in the last step

@@ -1,0 +1,101 @@
+"""The request of one run: a checked configuration and the objects that it describes.
+
+Beside `config`, which needs no torch.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+from omegaconf import DictConfig
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+from torch import nn
+
+from .. import record
+from ..config import Name, Options, Paths, build, check
+from ..methods import Method
+from ..tasks.base import Task
+from .trainer import Trainer
+
+
+def _described(node: dict[str, Any]) -> dict[str, Any]:
+    if "_target_" not in node:
+        raise PydanticCustomError("dict_type", "no target")
+    return node
+
+
+Node = Annotated[
+    dict[str, Any], AfterValidator(_described), Field(description="leave it out for the task's own")
+]
+
+
+class TrainOptions(Options):
+    """Options of `python -m src.train`."""
+
+    seed: Annotated[
+        int,
+        Field(
+            ge=0, lt=2**64, description="for several runs use -m, as in: python -m src.train -m seed=0,1,2"
+        ),
+    ]
+    force: bool
+    resume: Annotated[Name | None, Field(description="leave it out to start from scratch")]
+    paths: Paths
+    task: Node
+    model: Node
+    method: Node
+    trainer: Node
+    optimizer: Node
+    paper: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A configuration and the objects that it describes; the model needs the sizes of the data first."""
+
+    cfg: DictConfig
+    seed: int
+    outputs: Path
+    resume: Path | None
+    task: Task
+    method: Method
+    trainer: Trainer
+    optimizer: Callable[..., torch.optim.Optimizer]
+
+    @classmethod
+    def of(cls, cfg: DictConfig) -> "Request":
+        """Return the request of a configuration; ValueError names wrong keys, before any work."""
+        options = TrainOptions.of(cfg)
+        check(cfg.model)
+        parts = {part: build(cfg[part]) for part in ("task", "method", "trainer", "optimizer")}
+        _try_out(parts["optimizer"])
+        resume = None if options.resume is None else Path(options.resume)
+        return cls(cfg, options.seed, Path(options.paths.outputs), resume, **parts)
+
+    @cached_property
+    def signature(self) -> str:
+        return record.signature(self.cfg)
+
+    @property
+    def key(self) -> str:
+        """File name that equal requests share."""
+        return f"{self.signature}-s{self.seed}"
+
+    def model(self, sizes: Mapping[str, object]) -> nn.Module:
+        """Return a model for data of these sizes, whose weights depend on the seed alone."""
+        torch.manual_seed(self.seed)
+        return build(self.cfg.model, **sizes)
+
+
+def _try_out(make: Callable[..., Any]) -> None:
+    """Raise ValueError unless make takes parameters and returns an optimizer."""
+    try:
+        made = make([nn.Parameter(torch.zeros(1))])
+    except Exception as error:  # options of any class that a user may name
+        raise ValueError(f"optimizer: {error}") from error
+    if not isinstance(made, torch.optim.Optimizer):
+        raise ValueError(f"optimizer._target_ must be a torch.optim.Optimizer, got what makes {made!r}")

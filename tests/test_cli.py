@@ -1,0 +1,175 @@
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import hydra
+import pytest
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import OmegaConf
+
+from msbp.cli import explain, report_command, start
+from msbp.config import CONF, compose, folder
+from msbp.record import signature
+
+
+@pytest.fixture
+def command_line(monkeypatch, capsys):
+    """Start a Hydra main with these words and give its exit code and what it said."""
+
+    def run(main, *words, full="0"):
+        monkeypatch.setenv("HYDRA_FULL_ERROR", full)
+        monkeypatch.setattr(sys, "argv", ["src.train", *words])
+        code = 0
+        try:
+            start(main, sweeps=True)
+        except SystemExit as end:
+            code = end.code
+        return code, capsys.readouterr().err
+
+    return run
+
+
+def main_that(act, tmp_path):
+    @hydra.main(config_path=CONF, config_name="train", version_base="1.3")
+    def main(cfg):
+        act(cfg)
+
+    return main
+
+
+def test_a_configuration_composed_inside_a_main_is_the_same(command_line, tmp_path):
+    seen = []
+
+    def act(cfg):
+        seen.extend([signature(cfg), signature(compose(["task=mnist", "method=sbp"]))])
+
+    code, said = command_line(main_that(act, tmp_path), "method=sbp", f"paths.outputs={tmp_path}")
+    assert (code, said) == (0, "") and seen[0] == seen[1] == signature(compose(["method=sbp"]))
+
+
+def test_the_flag_for_sweeps_may_stand_anywhere(command_line, tmp_path):
+    seeds = []
+    main = main_that(lambda cfg: seeds.append(cfg.seed), tmp_path)
+    assert command_line(main, f"paths.outputs={tmp_path}", "-m", "seed=range(0,3)")[0] == 0
+    assert seeds == [0, 1, 2]
+
+
+def test_a_key_that_hydra_does_not_know_is_not_proposed_to_be_added(command_line, tmp_path):
+    main = main_that(lambda cfg: None, tmp_path)
+    code, said = command_line(main, "gamma=0.2", f"paths.outputs={tmp_path}")
+    assert code == 1 and "+gamma" not in said and "as in method.gamma=0.5" in said
+
+
+def test_a_reader_that_has_enough_is_no_error(command_line, tmp_path):
+    def act(cfg):
+        raise BrokenPipeError(32, "Broken pipe")
+
+    code, said = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
+    assert code == 1 and "Broken pipe" not in said
+
+
+@pytest.mark.parametrize("error", [ValueError, FileNotFoundError, FloatingPointError])
+def test_a_foreseen_error_is_one_paragraph_and_exit_code_1(command_line, tmp_path, error):
+    def act(cfg):
+        raise error("what came, what was wanted, what to do")
+
+    code, said = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
+    assert code == 1 and said.endswith("error: what came, what was wanted, what to do\n")
+    assert "Traceback" not in said
+
+
+def test_an_unforeseen_error_is_told_with_its_place_and_all_of_it_on_demand(command_line, tmp_path):
+    def act(cfg):
+        folder(*())
+
+    code, said = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
+    assert code == 1 and "error: TypeError: folder() missing" in said and "Traceback" not in said
+    assert "/src/msbp/cli.py, line" in said and "HYDRA_FULL_ERROR=1 shows" in said
+    with pytest.raises(TypeError):
+        command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}", full="1")
+
+
+@pytest.mark.parametrize("value", ["null", "3.5", "[a,b]", '""', '" "'])
+def test_a_folder_that_is_no_text_is_refused_before_any_is_made(command_line, value):
+    code, said = command_line(main_that(pytest.fail, None), f"paths.outputs={value}")
+    assert code == 1 and "error: paths.outputs must be the name of a folder, got " in said
+
+
+def test_names_of_the_users_stay_within_the_folder_of_outputs(command_line, tmp_path):
+    places = []
+    main = main_that(lambda cfg: places.append(HydraConfig.get().runtime.output_dir), tmp_path)
+    names = ("task.name=../../x", "method.name=a/b")
+    assert command_line(main, f"paths.outputs={tmp_path}", *names)[0] == 0
+    assert Path(places[0]).parent == tmp_path / "runs" and "_._.._x-a_b-" in places[0]
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("can't allocate memory: 40 TB"), ValueError("CUDA out of memory")]
+)
+def test_too_little_memory_is_told_with_the_way_out(error):
+    assert "not enough memory: a smaller model or batch" in explain(error)
+
+
+@pytest.mark.parametrize("words", ["go on later", ""])
+def test_an_interrupt_has_the_exit_code_of_one(command_line, tmp_path, words):
+    def act(cfg):
+        raise KeyboardInterrupt(*([words] if words else []))
+
+    code, said = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
+    assert code == 130 and said == f"interrupted; {words or 'no partial file is left'}\n"
+
+
+def test_the_report_on_the_projects_own_folder_needs_no_path():
+    assert report_command(compose().paths.outputs) == "python -m src.report"
+
+
+@pytest.mark.parametrize(
+    "outputs", ["/r=0.04, γ", "it's", 'a "b"', "a\\b", "a\\", 'a\\"', "a\\\\'\"b", "${x}", "a,b"]
+)
+def test_the_report_on_a_folder_of_ones_own_is_quoted_for_shell_and_hydra(outputs):
+    *_, word = shlex.split(report_command(outputs))
+    assert OmegaConf.to_container(compose([word]))["paths"]["outputs"] == outputs
+
+
+@pytest.mark.parametrize(
+    "words", [["-m", "seed=range(0)"], ["seed=range(3,3)", "--multirun", "method=sbp,msbp"]]
+)
+def test_a_sweep_over_nothing_is_refused(command_line, tmp_path, words):
+    code, said = command_line(main_that(pytest.fail, tmp_path), f"paths.outputs={tmp_path}", *words)
+    assert code == 1 and "there is nothing to run" in said and not list(tmp_path.iterdir())
+
+
+def test_several_runs_are_refused_where_there_is_one(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["src.report", "-m", "records=own,published"])
+    with pytest.raises(SystemExit):
+        start(lambda: pytest.fail("it began"))
+    assert "-m is for python -m src.train" in capsys.readouterr().err
+
+
+CLOSED = """
+from msbp.cli import start
+start(lambda: print("γ" * 100_000) or open({file!r}, "w").write("x"))
+"""
+
+
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", "<&-", ">/dev/full", "2>/dev/full"])
+def test_streams_that_take_nothing_give_no_traceback_and_no_output_elsewhere(tmp_path, redirection):
+    file, environment = tmp_path / "written", os.environ | {"LC_ALL": "C", "HYDRA_FULL_ERROR": "0"}
+    command = f"{shlex.join([sys.executable, '-c', CLOSED.format(file=str(file))])} {redirection}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, env=environment)
+    assert done.returncode == (redirection == ">/dev/full") and "Traceback" not in done.stderr
+    assert "ignored" not in done.stderr and (done.returncode or file.read_text() == "x")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_asked_to_stop_ends_as_by_an_interrupt(command_line, tmp_path, number):
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        main = main_that(lambda cfg: signal.raise_signal(number), tmp_path)
+        code, said = command_line(main, f"paths.outputs={tmp_path}")
+    finally:
+        signal.signal(number, before)
+    assert code == 130 and said.endswith("interrupted; no partial file is left\n")

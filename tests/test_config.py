@@ -1,0 +1,134 @@
+"""Configurations: composed, checked by annotations, and built."""
+
+import math
+import sys
+from types import ModuleType
+from typing import Annotated, Literal
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from pydantic import Field
+
+from msbp.cli import explain
+from msbp.config import Options, build, check_keys, compose
+
+
+@pytest.mark.parametrize(
+    ("config", "words", "told"),
+    [
+        ("train", ["+gamma=0.2"], r"there is no key gamma; was .*method\.gamma meant\?"),
+        ("train", ["++epochs=3"], r"there is no key epochs; was trainer\.epochs meant\?"),
+        ("train", ["+foo=1"], r"there is no key foo; want .*figure, force, .*, trainer"),
+        ("report", ["+claim=overhead"], "there is no key claim; want figure, .*paths, "),
+    ],
+)
+def test_a_key_that_nothing_reads_is_refused(config, words, told):
+    groups = ("task", "model", "method", "paper", "table", "figure")
+    check_keys(compose(config=config), config, groups)
+    with pytest.raises(ValueError, match=told):
+        check_keys(compose(words, config), config, groups)
+
+
+def test_data_come_from_the_environment_unless_it_is_empty(monkeypatch):
+    monkeypatch.delenv("MSBP_DATA_DIR", raising=False)
+    own = compose().paths.data
+    monkeypatch.setenv("MSBP_DATA_DIR", "/corpora")
+    assert compose().paths.data == "/corpora" and compose().paths.ptb == "/corpora/ptb"
+    assert compose(["paths.data=here"]).paths.data == "here"
+    monkeypatch.setenv("MSBP_DATA_DIR", "")
+    assert compose().paths.data == own
+
+
+def test_what_a_constructor_refuses_is_named_with_its_key():
+    with pytest.raises(
+        ValueError, match=r"^method\.r must be less than or equal to 1, got 2; for full"
+    ) as refusal:
+        build(compose(["method.r=2"]).method)
+    assert explain(refusal.value) == str(refusal.value)
+
+
+WRONG = [
+    ("model.dropout=abc", "model.dropout must be a number, got 'abc'"),
+    ("model.hidden=[1]", "model.hidden must be a whole number, got [1]"),
+    ("model.hidden=1.5", "model.hidden must be a whole number, got 1.5"),
+    ("model.name=null", "model.name must be text, got None"),
+    ("+model.depth=3", "there is no key model.depth; want dropout, hidden, inputs, layers, name, outputs"),
+    ("+model.lr=3", "there is no key model.lr; was optimizer.lr meant?"),
+]
+
+
+@pytest.mark.parametrize(("override", "said"), WRONG, ids=[override for override, _ in WRONG])
+def test_a_value_of_another_type_than_the_signatures_is_refused_by_its_key(override, said):
+    with pytest.raises(ValueError) as refusal:
+        build(compose([override]).model, inputs=4, outputs=2)
+    assert said == str(refusal.value)
+
+
+def target(
+    text: str, number: float | torch.Tensor, pair: tuple[float, float] = (0, 0), name: str | None = ""
+):
+    if name == "bad":
+        raise LookupError("no such name")
+    return text, number, pair, name
+
+
+@pytest.fixture
+def node(monkeypatch):
+    """A node `top` for a target that takes text, a number, a pair and a name, with these arguments."""
+    module = ModuleType("targets")
+    module.target = target
+    monkeypatch.setitem(sys.modules, "targets", module)
+
+    def described(**arguments):
+        whole = {"_target_": "targets.target", "text": "a", "number": 1} | arguments
+        return OmegaConf.create({"top": whole}).top
+
+    return described
+
+
+REFUSED = [
+    ({"pair": [0.9]}, "top.pair[1] is missing"),
+    ({"pair": [0.9, "x"]}, "top.pair[1] must be a number, got 'x'"),
+    ({"number": True}, "top.number must be a number or a node with a _target_, got True"),
+    ({"text": 3, "number": "x"}, "top.text must be text, got 3\ntop.number must be a number or a node"),
+    ({"name": {"_target_": "nowhere.at_all"}}, "top.name: Error loading 'nowhere.at_all'"),
+    ({"name": "bad"}, "top: no such name"),
+    ({"name": {"_target_": "targets.target", "text": 1}}, "top.name.text must be text, got 1"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "said"), REFUSED, ids=[said for _, said in REFUSED])
+def test_each_wrong_argument_is_named_in_a_line_wherever_it_is_nested(node, arguments, said):
+    with pytest.raises(ValueError) as refusal:
+        build(node(**arguments))
+    assert str(refusal.value).startswith(said)
+
+
+def test_lists_stand_for_tuples_and_whole_numbers_for_numbers(node):
+    assert build(node(pair=[1, 0.5])) == ("a", 1, [1, 0.5], "")
+    assert math.isinf(build(node(number=float("inf")))[1])
+
+
+class Small(Options):
+    format: Literal["table", "json"]
+    seconds: Annotated[float, Field(gt=0, description="a minute is enough")]
+    only: str | list[str] | None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"format": "x"}, "format must be 'table' or 'json', got 'x'"),
+        ({"seconds": 0}, "seconds must be greater than 0, got 0; a minute is enough"),
+        ({"only": 3}, "only must be text or a list, got 3"),
+        ({"only": ["a", 3]}, "only[1] must be text, got 3"),
+        ({"x": 1}, "there is no key x; want format, only, seconds"),
+    ],
+)
+def test_options_of_an_entry_point_are_checked_by_their_fields(wrong, said):
+    right = {"format": "json", "seconds": 1, "only": None}
+    assert Small.of(OmegaConf.create(right)).model_dump() == right
+    with pytest.raises(ValueError) as refusal:
+        Small.of(OmegaConf.create(right | wrong))
+    assert said in str(refusal.value)

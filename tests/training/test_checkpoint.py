@@ -1,0 +1,260 @@
+import errno
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from msbp.methods import FullBackprop, SparseBackprop
+from msbp.models.mlp import MLP
+from msbp.optim import Adam
+from msbp.training.checkpoint import Checkpoint, capture, drop_finished, restore, save_weights
+
+SETTINGS = {"seed": 0, "method": {"name": "msbp", "r": 0.04, "gamma": 0.8}, "model": {"hidden": 8}}
+STATE = {"state": {"step": 3}, "model": {"w": torch.arange(1000.0)}}
+
+
+def checkpoint(tmp_path, settings=SETTINGS, **options):
+    return Checkpoint(tmp_path / "checkpoints/key.pt", settings, **options)
+
+
+def test_what_is_saved_comes_back(tmp_path):
+    assert checkpoint(tmp_path).load() is None
+    checkpoint(tmp_path).save(STATE)
+    kept = checkpoint(tmp_path).load()
+    assert kept["state"] == STATE["state"] and torch.equal(kept["model"]["w"], STATE["model"]["w"])
+    assert kept["settings"] == SETTINGS
+
+
+def test_it_holds_nothing_but_data(tmp_path):
+    """The default of torch.load, weights_only, reads it."""
+    checkpoint(tmp_path).save(STATE)
+    assert torch.load(tmp_path / "checkpoints/key.pt")["settings"] == SETTINGS
+
+
+OTHERS = {
+    "method": ("method.name: msbp, not sbp", {"method": {"name": "sbp", "r": 0.04, "gamma": 0.0}}),
+    "k": ("method.r: 0.04, not 0.1", {"method": {"name": "msbp", "r": 0.1, "gamma": 0.8}}),
+    "hidden": ("model.hidden: 8, not 16", {"model": {"hidden": 16}}),
+    "seed": ("seed: 0", {"seed": 1}),
+}
+
+
+@pytest.mark.parametrize(("said", "change"), OTHERS.values(), ids=OTHERS)
+def test_another_runs_checkpoint_is_refused_and_the_difference_said(tmp_path, said, change):
+    checkpoint(tmp_path).save(STATE)
+    with pytest.raises(ValueError, match=r"key\.pt is the checkpoint of another run") as refusal:
+        checkpoint(tmp_path, SETTINGS | change).load()
+    assert said in str(refusal.value)
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+
+def foreign(path):
+    torch.save(nn.Linear(2, 2).state_dict(), path)
+
+
+def code(path):
+    torch.save({"format": 1, "object": Path}, path)
+
+
+DAMAGES = [
+    cut,
+    flip,
+    foreign,
+    code,
+    lambda path: path.write_bytes(b""),
+    lambda path: path.write_text("hello"),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=["cut", "flipped", "foreign", "code", "empty", "text"])
+def test_a_damaged_file_is_an_error_that_names_it_and_the_remedy(tmp_path, damage):
+    checkpoint(tmp_path).save(STATE)
+    damage(tmp_path / "checkpoints/key.pt")
+    with pytest.raises(ValueError, match=r"key\.pt is no(t a| whole) checkpoint.*delete it to start"):
+        checkpoint(tmp_path).load()
+
+
+def test_a_failed_save_leaves_the_one_before(tmp_path, monkeypatch):
+    checkpoint(tmp_path).save(STATE)
+    before = (tmp_path / "checkpoints/key.pt").read_bytes()
+
+    def fail(file):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match=r"cannot write: No space left on device.*key\.pt"):
+        checkpoint(tmp_path).save(STATE | {"more": 1})
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["key.pt"]
+    assert (tmp_path / "checkpoints/key.pt").read_bytes() == before
+
+
+def test_half_made_files_never_count(tmp_path):
+    here = checkpoint(tmp_path)
+    here.save(STATE)
+    (tmp_path / "checkpoints/.key.pt.x1y2.part").write_bytes(b"half")
+    assert here.load()["state"] == STATE["state"]
+
+
+def test_a_kept_checkpoint_lies_in_the_runs_folder_wherever_that_is(tmp_path, monkeypatch):
+    here = checkpoint(tmp_path)
+    here.save(STATE)
+    rename = os.replace
+
+    def within_a_folder(source, target):  # as between file systems
+        if Path(source).parent != Path(target).parent:
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", within_a_folder)
+    here.keep(tmp_path)
+    here.close()
+    assert list((tmp_path / "checkpoints").iterdir()) == [] and checkpoint(tmp_path).load() is None
+    again = checkpoint(tmp_path, resume=tmp_path / "checkpoint.pt")
+    assert again.load()["state"] == STATE["state"]
+
+
+def test_a_finished_checkpoint_that_a_run_went_on_from_is_kept_too(tmp_path):
+    checkpoint(tmp_path).save(STATE)
+    finished = checkpoint(tmp_path).path.rename(tmp_path / "finished.pt")
+    again = checkpoint(tmp_path, resume=finished)
+    assert again.load()["state"] == STATE["state"]
+    again.keep(tmp_path)
+    assert (tmp_path / "checkpoint.pt").read_bytes() == finished.read_bytes()
+
+
+@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError(), OSError("disk")])
+def test_what_is_no_fault_of_the_file_is_not_told_as_one(tmp_path, error):
+    here = checkpoint(tmp_path)
+    here.save(STATE)
+
+    def take(state):
+        raise error
+
+    with pytest.raises(type(error)):
+        here.restore(take)
+
+
+def test_a_missing_file_to_resume_from_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no checkpoint .*gone\.pt; leave out resume="):
+        checkpoint(tmp_path, resume=tmp_path / "gone.pt").load()
+    with pytest.raises(FileNotFoundError, match=r"a folder, not a checkpoint .*; leave out resume="):
+        checkpoint(tmp_path, resume=tmp_path).load()
+
+
+def test_a_foreign_file_to_resume_from_is_not_to_be_deleted(tmp_path):
+    (tmp_path / "passwd").write_text("hello")
+    with pytest.raises(ValueError, match=r"passwd is no whole checkpoint.*: leave out resume=") as refusal:
+        checkpoint(tmp_path, resume=tmp_path / "passwd").load()
+    assert "delete" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("wrong", [{"settings": None}, {"settings": ...}, {"conditions": None}])
+def test_a_checkpoint_without_settings_is_not_whole(tmp_path, wrong):
+    checkpoint(tmp_path).save(STATE)
+    saved = torch.load(tmp_path / "checkpoints/key.pt") | wrong
+    torch.save({k: v for k, v in saved.items() if v is not ...}, tmp_path / "checkpoints/key.pt")
+    with pytest.raises(ValueError, match=r"key\.pt is no whole checkpoint \(.+\): delete it to start"):
+        checkpoint(tmp_path).load()
+
+
+def test_what_cannot_be_put_back_is_not_whole(tmp_path):
+    def take(state):
+        raise KeyError("optimizer")
+
+    assert checkpoint(tmp_path).restore(take) is False
+    checkpoint(tmp_path).save(STATE)
+    with pytest.raises(ValueError, match=r"key\.pt is no whole checkpoint \(no 'optimizer'\): delete it"):
+        checkpoint(tmp_path).restore(take)
+    assert checkpoint(tmp_path).restore(lambda state: None) is True
+
+
+@pytest.mark.parametrize(("epoch", "kept"), [(2, True), (3, False)])
+def test_only_a_finished_training_leaves_nothing_to_go_on_with(tmp_path, epoch, kept):
+    checkpoint(tmp_path).save({"state": {"epoch": epoch}})
+    drop_finished(tmp_path / "checkpoints/key.pt", epochs=3)
+    assert (tmp_path / "checkpoints/key.pt").exists() is kept
+
+
+def test_a_damaged_checkpoint_is_not_taken_for_a_finished_one(tmp_path):
+    checkpoint(tmp_path).save({"state": None})
+    for _ in range(2):
+        drop_finished(tmp_path / "checkpoints/key.pt", epochs=3)
+        cut(tmp_path / "checkpoints/key.pt")
+    drop_finished(tmp_path / "none.pt", epochs=3)
+    assert (tmp_path / "checkpoints/key.pt").exists()
+
+
+CONDITIONS = {"machine": "a", "threads": 1, "torch": "2", "alone": True}
+
+
+@pytest.mark.parametrize(
+    ("later", "reasons"),
+    [
+        ({}, []),
+        ({"machine": "b"}, ["it went on with another machine"]),
+        ({"threads": 2}, ["it went on with other threads"]),
+        ({"torch": "9"}, ["it went on with another torch"]),
+        ({"alone": False}, ["it met another run on its outputs folder"]),
+    ],
+)
+def test_times_compare_only_if_all_stretches_had_the_same_conditions(tmp_path, later, reasons):
+    for first, second in ((CONDITIONS, CONDITIONS | later), (CONDITIONS | later, CONDITIONS)):
+        checkpoint(tmp_path, conditions=lambda first=first: first).save(STATE)
+        resumed = checkpoint(tmp_path, conditions=lambda second=second: second)
+        resumed.load()
+        assert resumed.disturbed() == reasons
+        resumed.save(STATE)
+        third = checkpoint(tmp_path, conditions=lambda second=second: second)
+        third.load()
+        assert third.disturbed() == reasons
+        os.unlink(third.path)
+
+
+def model_of(method):
+    torch.manual_seed(0)
+    model = MLP(6, 3, hidden=8)
+    method.install(model)
+    optimizer = Adam(model.parameters())
+    for _ in range(3):
+        model.loss(torch.randn(4, 6), torch.tensor([0, 1, 2, 0])).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model, optimizer
+
+
+def test_weights_load_into_the_plain_model_and_back(tmp_path):
+    model, _ = model_of(SparseBackprop(0.3, 0.8))
+    save_weights(model, tmp_path / "weights.pt")
+    for method in (None, FullBackprop(), SparseBackprop(0.3, 0.0)):
+        other = MLP(6, 3, hidden=8)
+        if method:
+            method.install(other)
+        other.load_state_dict(torch.load(tmp_path / "weights.pt"))
+        torch.testing.assert_close(other.eval()(torch.ones(2, 6)), model.eval()(torch.ones(2, 6)))
+
+
+def test_a_restored_model_has_memory_moments_and_random_state(tmp_path):
+    model, optimizer = model_of(SparseBackprop(0.3, 0.8))
+    here = checkpoint(tmp_path)
+    here.save(capture(model, optimizer))
+    drawn = torch.rand(3)
+    other, fresh = model_of(SparseBackprop(0.3, 0.8))
+    for p in other.parameters():
+        torch.nn.init.zeros_(p)
+    restore(here.load(), other, fresh)
+    assert torch.equal(torch.rand(3), drawn)
+    one, two = capture(model, optimizer), capture(other, fresh)
+    assert all(torch.equal(one["model"][key], two["model"][key]) for key in one["model"])
+    assert all(torch.equal(one["memories"][key], two["memories"][key]) for key in one["memories"])
+    assert one["optimizer"]["state"].keys() == two["optimizer"]["state"].keys()

@@ -1,0 +1,115 @@
+import errno
+import logging
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from msbp.training import locks
+
+
+def test_a_run_alone_is_alone(tmp_path):
+    for _ in range(2):
+        with locks.company(tmp_path) as alone:
+            assert alone()
+
+
+def test_two_runs_that_meet_both_know_it(tmp_path):
+    with locks.company(tmp_path) as first:
+        assert first()
+        with locks.company(tmp_path) as second:
+            assert not second() and not first()
+        assert not first(), "the other has ended, but the times were shared"
+    with locks.company(tmp_path) as later:
+        assert later()
+
+
+def test_a_forced_request_takes_a_place_of_its_own(tmp_path):
+    with locks.request(tmp_path, "key", again=False) as first:
+        with locks.request(tmp_path, "key", again=True) as second:
+            with locks.request(tmp_path, "key", again=True) as third:
+                assert [path.name for path in (first, second, third)] == ["key.pt", "key.2.pt", "key.3.pt"]
+    with locks.request(tmp_path, "key", again=True) as alone:
+        assert alone == first, "a killed run finds its checkpoint"
+
+
+def test_half_a_checkpoint_of_a_killed_process_goes_and_nobody_elses(tmp_path):
+    for name in (".key.pt.x1.part", ".key.2.pt.x1.part", ".key2.pt.x1.part", "key.pt"):
+        (tmp_path / name).touch()
+    with locks.request(tmp_path, "key", again=False):
+        left = {path.name for path in tmp_path.iterdir()} - {"key.lock"}
+        assert left == {".key.2.pt.x1.part", ".key2.pt.x1.part", "key.pt"}
+
+
+def hold(folder, ready, leave):
+    with locks.request(folder, "key", again=False):
+        ready.set()
+        leave.wait()
+
+
+def test_an_equal_request_waits_and_says_so(tmp_path, caplog):
+    spawn = multiprocessing.get_context("spawn")
+    ready, leave = spawn.Event(), spawn.Event()
+    other = spawn.Process(target=hold, args=(tmp_path, ready, leave))
+    other.start()
+    assert ready.wait(60)
+
+    class Leave(logging.Handler):
+        def emit(self, record):
+            leave.set()  # only once it was said
+
+    handler = Leave()
+    locks.log.addHandler(handler)
+    try:
+        with caplog.at_level(logging.INFO), locks.request(tmp_path, "key", again=False) as place:
+            assert place.name == "key.pt" and "waiting for it" in caplog.text
+    finally:
+        locks.log.removeHandler(handler)
+    other.join()
+
+
+FILES = {"config.yaml": b"seed: 0\n"}
+
+
+def test_a_folder_keeps_its_files_and_the_log_of_its_run_alone(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    with locks.run_folder(tmp_path / "run", FILES):
+        logging.getLogger("msbp").info("inside γ")
+    logging.getLogger("msbp").info("outside")
+    log = (tmp_path / "run/train.log").read_text(encoding="utf-8")
+    assert "inside γ" in log and "outside" not in log
+    assert (tmp_path / "run/config.yaml").read_bytes() == FILES["config.yaml"]
+
+
+def test_an_unfinished_run_may_go_on_in_its_folder_but_no_other(tmp_path):
+    with locks.run_folder(tmp_path, FILES):
+        with pytest.raises(FileExistsError, match="holds another run"), locks.run_folder(tmp_path, FILES):
+            pass
+    with locks.run_folder(tmp_path, FILES):
+        pass
+    for files in ({"config.yaml": b"seed: 1\n"}, FILES):
+        with pytest.raises(FileExistsError, match="holds another run"), locks.run_folder(tmp_path, files):
+            pass
+        (tmp_path / "record.json").write_bytes(b"{}")
+    assert (tmp_path / "config.yaml").read_bytes() == FILES["config.yaml"]
+
+
+def test_a_failed_run_has_its_reason_in_the_log(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    with pytest.raises(ZeroDivisionError), locks.run_folder(tmp_path, FILES):
+        raise ZeroDivisionError("no loss at all")
+    log = (tmp_path / "train.log").read_text()
+    assert "no loss at all" in log and "Traceback" in log
+
+
+def test_a_full_disk_is_told_with_the_file_and_without_the_log(tmp_path, monkeypatch, capsys):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match=r"cannot write: No space left on device.*latest"):
+        locks.company(tmp_path).__enter__()
+    log = locks.Log("/dev/full")
+    log.handle(logging.makeLogRecord({"msg": "a line"}))
+    log.close()
+    assert capsys.readouterr().err == ""

@@ -1,0 +1,68 @@
+import os
+import re
+
+import pytest
+import torch
+
+from msbp.training import machine
+
+CPU = torch.device("cpu")
+
+
+def test_a_machine_is_described_in_plain_words_without_its_name():
+    here = machine.describe(CPU)
+    texts = {key: value for key, value in here.items() if key not in ("dirty", "threads")}
+    assert all(isinstance(text, str) and text for text in texts.values())
+    assert here["device"] == "cpu" and here["threads"] == torch.get_num_threads()
+    assert re.fullmatch("[0-9a-f]{8}", here["machine"]) and os.uname().nodename not in str(here)
+
+
+def test_code_outside_a_checkout_has_no_commit(monkeypatch):
+    monkeypatch.setattr(machine, "git", lambda *words: "")
+    assert machine.describe(CPU)["commit"] == "unknown" and machine.describe(CPU)["dirty"] is False
+
+
+def test_threads_are_set_for_torch():
+    before = torch.get_num_threads()
+    try:
+        machine.set_up(1, CPU)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_run_takes_subnormal_numbers_for_zero():
+    x = torch.full((100,), 1e-39)
+    assert (x * 0.5).all()
+    machine.set_up(1, CPU)
+    assert not (x * 0.5).any()
+
+
+@pytest.mark.parametrize("threads", [0, -1, True, 1.0, "2", None, 10**6])
+def test_threads_that_are_not_there_are_refused(threads):
+    with pytest.raises(
+        ValueError, match=r"^threads(=1000000, but| must be a whole number of at least 1, got)"
+    ):
+        machine.set_up(threads, CPU)
+
+
+def test_an_unknown_device_is_refused_with_the_choices():
+    with pytest.raises(ValueError, match="one of cpu, cuda, auto, got 'gpu'"):
+        machine.device_of("gpu")
+
+
+def test_a_device_that_is_not_there_is_refused_with_the_key_that_named_it(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for key in ("trainer.device", "device"):
+        with pytest.raises(ValueError, match=f"^{key}=cuda, .*; use {key}=cpu or auto"):
+            machine.device_of("cuda", key)
+
+
+def test_auto_takes_what_is_there(monkeypatch):
+    for there, kind in ((True, "cuda"), (False, "cpu")):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        assert machine.device_of("auto").type == kind and machine.device_of("cpu").type == "cpu"
+
+
+def test_a_clock_on_the_cpu_waits_for_nothing():
+    assert machine.waiting_for(CPU)() is None

@@ -1,0 +1,129 @@
+"""The gradient estimation angle: what it is of, and that measuring it changes nothing."""
+
+import math
+from itertools import count
+
+import pytest
+import torch
+
+from msbp.config import compose
+from msbp.methods import FullBackprop, SparseBackprop
+from msbp.models.mlp import MLP
+from msbp.optim import Adam
+from msbp.record import signature
+from msbp.sparse import memories
+from msbp.tasks.base import Splits
+from msbp.tasks.mnist import Mnist
+from msbp.tasks.synthetic import images
+from msbp.training.checkpoint import Checkpoint
+from msbp.training.clock import Clock
+from msbp.training.probes import Angle, angle, estimation_angles
+from msbp.training.run import Run
+from msbp.training.trainer import Trainer
+
+SBP, MSBP = SparseBackprop(0.1, 0.0, name="sbp"), SparseBackprop(0.1, 0.8)
+LAYERS = {"net.0", "net.3", "net.6", "hidden", "total"}
+
+
+class Small(Mnist):
+    """50 + 20 + 20 synthetic examples; the last batch of an epoch is short."""
+
+    def splits(self, seed):
+        return Splits(images(50, 1), images(20, 2), images(20, 3), {"inputs": 784, "outputs": 10})
+
+
+def new_run(method, **sizes):
+    task = Small("mnist", 20)
+    splits = task.splits(0)
+    torch.manual_seed(0)
+    model = MLP(**splits.sizes, **{"hidden": 20, "dropout": 0.2} | sizes)
+    method.install(model)
+    clock = Clock(now=count().__next__, work=count().__next__)
+    return Run(model, Adam, task, method, splits, 0, torch.device("cpu"), clock)
+
+
+def trained(run, tmp_path, name, epochs=2, watch=None):
+    Trainer(epochs, watch=watch).fit(run, Checkpoint(tmp_path / f"{name}.pt", {"seed": 0}))
+    return run
+
+
+def measured(run, batch_size=20):
+    batches = Small("mnist", batch_size).batches(run.splits.train, 0, 0)
+    return estimation_angles(run.model, run.task, batches)
+
+
+@pytest.mark.parametrize(
+    ("y", "expected"), [(0.0, 0.0), (1e-9, 1e-9), (1.0, math.pi / 4), (1e9, math.pi / 2)]
+)
+def test_an_angle_keeps_its_digits_also_where_it_is_tiny(y, expected):
+    a, b = torch.tensor([1.0, 0.0], dtype=torch.float64), torch.tensor([1.0, y], dtype=torch.float64)
+    assert angle([a], [b]) == pytest.approx(expected, rel=1e-6)
+    assert angle([a, a], [-3 * a, -3 * a]) == pytest.approx(math.pi)
+
+
+def test_nothing_estimates_nothing_exactly_and_is_orthogonal_to_all_else():
+    zero, one = torch.zeros(3), torch.ones(3)
+    assert (angle([zero], [zero]), angle([zero], [one])) == (0.0, math.pi / 2)
+
+
+@pytest.mark.parametrize("method", [FullBackprop(), SparseBackprop(1.0, 0.0)], ids=["baseline", "r=1"])
+def test_full_backpropagation_estimates_without_error(method):
+    angles = measured(new_run(method))
+    assert angles.keys() == LAYERS and max(angles.values()) < 1e-5
+
+
+def test_fewer_entries_make_a_larger_angle_in_hidden_layers_and_none_in_the_output():
+    few, more = (measured(new_run(SparseBackprop(r, 0.0))) for r in (0.05, 0.5))
+    assert few["net.6"] == more["net.6"] == 0.0
+    for layer in ("net.0", "net.3", "hidden", "total"):
+        assert 0 < more[layer] < few[layer] <= math.pi / 2
+
+
+def test_the_gradients_are_those_of_the_whole_data_set_however_it_is_batched():
+    run = new_run(SBP, dropout=0.0)
+    assert measured(run, 20) == pytest.approx(measured(run, 50), rel=1e-4)
+
+
+def test_the_estimate_goes_on_from_the_memory_of_the_run(tmp_path):
+    run = trained(new_run(MSBP), tmp_path, "run")
+    remembering = measured(run)
+    for memory in memories(run.model).values():
+        memory.load(torch.zeros_like(memory.m))
+    assert remembering["net.0"] != measured(run)["net.0"]
+
+
+def test_watching_changes_no_bit_of_a_run_and_no_second_of_its_clock(tmp_path):
+    plain = trained(new_run(MSBP), tmp_path, "plain")
+    after, kept = torch.get_rng_state(), plain.capture()
+    watched = trained(new_run(MSBP), tmp_path, "watched", watch=Angle())
+    assert torch.equal(torch.get_rng_state(), after)
+    theirs = watched.capture()
+    for part in ("model", "memories"):
+        assert all(torch.equal(kept[part][name], theirs[part][name]) for name in kept[part])
+    assert kept["clock"] == theirs["clock"] and kept["state"]["history"] == theirs["state"]["history"]
+    assert [(seen["step"], seen["epoch"]) for seen in watched.state.watched] == [(0, 0), (3, 1), (6, 2)]
+
+
+def test_a_run_that_goes_on_keeps_the_angles_before_and_skips_what_was_not_asked(tmp_path):
+    trained(new_run(SBP), tmp_path, "run", epochs=2, watch=Angle(2))
+    run = trained(new_run(SBP), tmp_path, "run", epochs=5, watch=Angle(2))
+    assert run.resumed and [seen["epoch"] for seen in run.state.watched] == [0, 2, 4]
+    assert all(seen["angle"].keys() == LAYERS for seen in run.state.watched)
+
+
+def test_a_run_that_is_watched_is_a_request_of_its_own():
+    plain, watched = compose(), compose(["watch=angle"])
+    assert signature(plain) != signature(watched)
+    del plain.trainer.watch
+    assert signature(plain) == signature(compose()), "records from before there was a watch stay valid"
+
+
+def test_the_exact_gradient_of_the_output_layer_makes_the_total_smaller_than_that_of_the_hidden_layers():
+    angles = measured(new_run(SBP))
+    assert angles["total"] < angles["hidden"] <= angles["net.0"] + angles["net.3"]
+
+
+@pytest.mark.parametrize("every", [0, 1.5, True])
+def test_every_so_many_epochs_is_a_whole_number(every):
+    with pytest.raises(ValueError, match="every"):
+        Angle(every=every)
