@@ -50,7 +50,8 @@ class StageRun:
         assert first is not None and last is not None
         if width != first.shape[-1]:
             raise ValueError(
-                f"{self.stages[0].linear} got an input of shape {tuple(x.shape)}, not (..., {first.shape[-1]})"
+                f"{self.stages[0].linear} got an input of shape {tuple(x.shape)}, "
+                f"not (..., {first.shape[-1]})"
             )
         if torch.is_autocast_enabled(device):
             # selection and memory need the parameters' precision, so the stages step out of autocast
