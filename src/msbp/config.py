@@ -59,6 +59,7 @@ def _resolver(name: str, function: Any, cached: bool = False) -> None:
 _resolver("project", lambda name: str(ROOT / name))
 _resolver("data_dir", lambda: os.environ.get("MSBP_DATA_DIR") or str(ROOT / "data"))
 _resolver("folder", lambda key, value: str(folder(key, value)))
+# a name of the user's is a part of a folder's name, never a way to another folder
 _resolver("word", file_name)
 # cached, so that all jobs of one sweep agree on its folder; two runs of the same second still differ
 _resolver("unique", lambda: secrets.token_hex(3), cached=True)
@@ -223,7 +224,9 @@ def _description(annotation: Any) -> str:
 
 def check_keys(cfg: DictConfig, config: str, groups: Collection[str] = ()) -> None:
     """Raise ValueError for a key that neither conf/CONFIG.yaml nor a group adds: nothing would read it."""
-    known = {*map(str, OmegaConf.load(f"{CONF}/{config}.yaml")), *groups} - {"defaults", "hydra"}
+    file = OmegaConf.load(f"{CONF}/{config}.yaml")
+    listed = (str(name) for default in file.defaults if OmegaConf.is_dict(default) for name in default)
+    known = {*map(str, file), *listed, *groups} - {"defaults", "hydra"}
     for key in map(str, cfg):
         if key not in known:
             raise ValueError(_unknown(cfg, key, known))

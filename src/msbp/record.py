@@ -161,7 +161,7 @@ def angle_line(record: Mapping[str, Any], angle: Mapping[str, Any]) -> str:
     return json_text(about | dict(angle))
 
 
-def find(outputs: Path, wanted: str, seed: int) -> tuple[Path, dict[str, Any]] | None:
+def find(outputs: Path, wanted: str, seed: int, data_digest: str = "") -> tuple[Path, dict[str, Any]] | None:
     """The newest record of this signature and seed below outputs; a damaged file is no record, and told."""
     found = []
     for path in outputs.rglob(NAME):
@@ -170,7 +170,8 @@ def find(outputs: Path, wanted: str, seed: int) -> tuple[Path, dict[str, Any]] |
         except (OSError, ValueError) as error:
             log.warning("%s does not count as a record: %s", path, error)
             continue
-        if (record["signature"], record["seed"]) == (wanted, seed):
+        theirs = record.get("data_digest") or data_digest  # earlier records have none
+        if (record["signature"], record["seed"], theirs) == (wanted, seed, data_digest):
             found.append((record["started_at"], path, record))
     return max(found, key=lambda entry: entry[0])[1:] if found else None
 

@@ -90,6 +90,11 @@ def test_rare_words_are_unknown_unless_they_have_a_vector(tmp_path):
     assert len(vectors) == splits.sizes["vocabulary"] == 5  # no birds
 
 
+def test_a_cutoff_that_makes_all_words_unknown_is_refused():
+    with pytest.raises(ValueError, match=r"task\.cutoff=2 makes every word unknown: .* lower it"):
+        tagging(cutoff=2).splits(0)
+
+
 def test_missing_vectors_are_an_error_with_the_way_out(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"task.vectors=null model.embedding=random"):
         tagging(vectors="glove_6b_100d", data=tmp_path).splits(0)

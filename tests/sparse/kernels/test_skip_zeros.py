@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from msbp.sparse import fuse
-from msbp.sparse.kernels.used_columns import product_of_used
+from msbp.sparse.kernels.skip_zeros import product_of_used
 
 
 def images(B, i, used):
