@@ -133,7 +133,7 @@ def become(args, cwd, env, folder, limit) -> None:
     sys.argv = ["src.train", *args]
     code = 1
     try:
-        start(main)
+        start(main, sweeps=True)
         code = 0
     except SystemExit as end:
         code = end.code

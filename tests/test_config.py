@@ -19,8 +19,8 @@ from msbp.config import Options, build, check_keys, compose
     [
         ("train", ["+gamma=0.2"], r"there is no key gamma; was .*method\.gamma meant\?"),
         ("train", ["++epochs=3"], r"there is no key epochs; was trainer\.epochs meant\?"),
-        ("train", ["+foo=1"], r"there is no key foo; want figure, force, .*, trainer"),
-        ("report", ["+claim=overhead"], "there is no key claim; want figure, "),
+        ("train", ["+foo=1"], r"there is no key foo; want .*figure, force, .*, trainer"),
+        ("report", ["+claim=overhead"], "there is no key claim; want figure, .*paths, "),
     ],
 )
 def test_a_key_that_nothing_reads_is_refused(config, words, told):
@@ -94,6 +94,8 @@ REFUSED = [
     ({"text": 3, "number": "x"}, "top.text must be text, got 3\ntop.number must be a number or a node"),
     ({"name": {"_target_": "nowhere.at_all"}}, "top.name: Error loading 'nowhere.at_all'"),
     ({"name": "bad"}, "top: no such name"),
+    ({"_partial_": []}, "top._partial_ must be true or false, got []"),
+    ({"_nope_": 1}, "there is no key top._nope_; want name, number, pair, text"),
     ({"name": {"_target_": "targets.target", "text": 1}}, "top.name.text must be text, got 1"),
 ]
 

@@ -59,7 +59,14 @@ def test_another_device_translates_as_the_cpu_does(run, tmp_path, monkeypatch):
     run("cpu", "task=multi30k", "trainer.epochs=3")
     text = tmp_path / "in.txt"
     text.write_text("a dog\n\na man\n")
-    asked = {"checkpoint": f"{tmp_path}/cpu/run", "input": str(text), "beam": 5, "alpha": None, "threads": 1}
+    asked = {
+        "checkpoint": f"{tmp_path}/cpu/run",
+        "input": str(text),
+        "beam": 5,
+        "alpha": None,
+        "threads": 1,
+        "allow": None,
+    }
     for device in ("cuda", "cpu"):
         with other_device(monkeypatch, machine):
             translate(OmegaConf.create(asked | {"output": f"{tmp_path}/{device}.txt", "device": device}))

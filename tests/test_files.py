@@ -85,3 +85,20 @@ def test_a_users_text_is_one_part_of_a_file_name(tmp_path, text):
     folder = tmp_path / file_name(text)
     folder.mkdir()
     assert os.listdir(tmp_path) == [folder.name] and not folder.name.startswith(".")
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("mnist", "mnist"), ("../../x", "___.._x"), ("..", "__"), (".", "_"), (".hidden", "_hidden"), ("", "_"),
+     ("/etc/passwd", "_etc_passwd"), ("a b\nc\0d", "a_b_c_d"), ("Đường-1.5", "Đường-1.5"), (None, "None"),
+     ("\udce9", "_"), ("a\\b:c*", "a_b_c_")],
+)  # fmt: skip
+def test_a_users_text_becomes_one_part_of_a_path(text, name):
+    assert file_name(text) == name
+
+
+def test_long_texts_become_short_names_that_differ(tmp_path):
+    names = {file_name("ư" * 500 + end) for end in ("", "a", "b")}
+    assert len(names) == 3
+    for name in names:
+        (tmp_path / f"{name}.json").touch()

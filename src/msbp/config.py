@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONF = str(ROOT / "conf")
 STRICT = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True)
 NODE = "a node with a _target_"
+HYDRAS = {"_target_": str, "_partial_": bool, "_recursive_": bool, "_convert_": str, "_args_": list}
 WORDS = {  # instead of pydantic's, by type of error
     "bool_type": "true or false", "int_type": "a whole number", "int_from_float": "a whole number",
     "float_type": "a number", "string_type": "text", "none_required": "null", "list_type": "a list",
@@ -59,6 +60,7 @@ def _resolver(name: str, function: Any, cached: bool = False) -> None:
 _resolver("project", lambda name: str(ROOT / name))
 _resolver("data_dir", lambda: os.environ.get("MSBP_DATA_DIR") or str(ROOT / "data"))
 _resolver("folder", lambda key, value: str(folder(key, value)))
+# a name of the user's is a part of a folder's name, never a way to another folder
 _resolver("word", file_name)
 # cached, so that all jobs of one sweep agree on its folder; two runs of the same second still differ
 _resolver("unique", lambda: secrets.token_hex(3), cached=True)
@@ -144,9 +146,8 @@ def check(node: DictConfig) -> None:
     takes = parameters(plain.get("_target_"))
     if takes is None:
         return
-    given = {key: value for key, value in plain.items() if not str(key).startswith("_")}
-    text = json.dumps(given, ensure_ascii=False)  # in JSON a list may stand for a tuple
-    hints = takes | dict.fromkeys({*below} & {*takes}, Any)
+    text = json.dumps(plain, ensure_ascii=False)  # in JSON a list may stand for a tuple
+    hints = takes | HYDRAS | dict.fromkeys({*below} & {*takes}, Any)
     arguments: Any = TypedDict("arguments", hints, total=False)  # type: ignore[misc]  # keys of a signature
     try:
         TypeAdapter(with_config(STRICT)(arguments)).validate_json(text.encode("utf-8", "replace"))
@@ -223,7 +224,9 @@ def _description(annotation: Any) -> str:
 
 def check_keys(cfg: DictConfig, config: str, groups: Collection[str] = ()) -> None:
     """Raise ValueError for a key that neither conf/CONFIG.yaml nor a group adds: nothing would read it."""
-    known = {*map(str, OmegaConf.load(f"{CONF}/{config}.yaml")), *groups} - {"defaults", "hydra"}
+    file = OmegaConf.load(f"{CONF}/{config}.yaml")
+    listed = (str(name) for default in file.defaults if OmegaConf.is_dict(default) for name in default)
+    known = {*map(str, file), *listed, *groups} - {"defaults", "hydra"}
     for key in map(str, cfg):
         if key not in known:
             raise ValueError(_unknown(cfg, key, known))

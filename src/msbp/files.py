@@ -3,6 +3,7 @@
 import csv
 import fcntl
 import glob
+import hashlib
 import io
 import json
 import os
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from .kinds import fits
+
+LONGEST = 100  # bytes of a user's text in a file name; file systems allow 255 in all
 
 
 @contextmanager
@@ -64,6 +67,17 @@ def _locked(part: Path) -> IO[bytes]:
         file.close()
 
 
+def file_name(text: object) -> str:
+    """Return a user's text as a file name: one part of a path, without separators and leading dots."""
+    name = re.sub(r"[^\w.-]", "_", str(text))
+    name = re.sub(r"^\.*", lambda dots: "_" * len(dots[0]), name) or "_"
+    encoded = name.encode()
+    if len(encoded) <= LONGEST:
+        return name
+    digest = hashlib.sha256(encoded).hexdigest()[:8]  # long names that begin alike stay different
+    return f"{encoded[:LONGEST].decode(errors='ignore')}-{digest}"
+
+
 def drop_parts(path: Path) -> None:
     """Delete partial files that killed writers of path left; those of living ones are locked."""
     for part in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
@@ -80,11 +94,6 @@ def sync(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-def file_name(text: object) -> str:
-    """Return a text of the user's as part of a file name, which never leads to another folder."""
-    return re.sub(r"[^\w.-]|^\.", "_", str(text))[:100] or "_"
 
 
 def save(contents: Mapping[Path, str | bytes]) -> list[Path]:

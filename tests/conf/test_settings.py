@@ -10,6 +10,7 @@ TASKS = {
         ("task.batch_size=2.5", "must be a whole number, got 2.5"),
         ("task.sample=half", "must be 'full' or 'tiny', got 'half'"),
         ("task.offline=1", "must be true or false, got 1"),
+        ("task.name=''", "must have at least 1 character, got ''"),
     ],
     "parsing_ewt": [
         ("task.batch_size=0", "must be greater than or equal to 1"),

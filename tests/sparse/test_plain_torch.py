@@ -11,7 +11,7 @@ from torch import nn
 from msbp.sparse import Cube, convert, cross_entropy, fuse, look_up
 from msbp.sparse.buffers import plain_torch
 
-from .convolutions.sentence_batches import layer, sentences
+from .conv.sentence_batches import layer, sentences
 
 
 def chain():

@@ -1,15 +1,15 @@
 """Sparse backpropagation with memory for torch modules.
 
-The method: sparsifiers.py has what of a gradient is kept, memory.py how the rest is carried on, reference.py
-the paper's algorithms as printed; convert.py makes a model's layers sparse. The layers are in linear, lstm
-and convolutions; kernels has what runs for them on a CPU, updates what optimizers need for their gradients.
+The method: sparsifiers.py has the entries of a gradient that are kept, memory.py the rest that is carried on,
+reference.py the paper's algorithms as printed; convert.py makes a model's layers sparse. The layers are in
+linear, lstm and conv, their CPU kernels, and those of the optimizers, in kernels. README.md describes it all.
 """
 
 from .backward import backward
+from .conv.base import SparseConvolution
+from .conv.conv import SparseConv1d, SparseConv2d
+from .conv.max_over_time import MaxOverTime
 from .convert import convert, fuse, memories, revert
-from .convolutions.base import SparseConvolution
-from .convolutions.conv import SparseConv1d, SparseConv2d
-from .convolutions.max_over_time import MaxOverTime
 from .dropout import keep_mask
 from .linear.chain import Chain, look_up
 from .linear.linear import SparseLinear

@@ -1,5 +1,5 @@
-"""Names of torch that are not public, each with its reason and a fallback; and a base class that keeps
-converted layers right under torch's compilers and tracers.
+"""Private names of torch, each with its reason and a fallback; the base class of converted layers, which
+keeps them right under torch's compilers and tracers.
 """
 
 import ctypes
@@ -24,13 +24,13 @@ def private(path: str, fallback: Any) -> Any:
         return fallback
 
 
-# Whether torch.jit.trace is at work: it must record the plain layer.
+# torch.jit.trace's state, or None: it has to record the plain layer.
 jit_tracing = private("_C._get_tracing_state", lambda: None)
 # The innermost transform of torch.func, or None: tensors inside are wrappers without memory of their own.
 transforming = private("_C._functorch.peek_interpreter_stack", lambda: None)
-# Whether torch.export is at work: it must record the plain layer, too.
+# True while torch.export is at work: it must record the plain layer, too.
 exporting = private("compiler.is_exporting", lambda: False)
-# Whether an optimizer's step is to be recorded; the public profiler classes cost microseconds to ask.
+# True if an optimizer's step has to be recorded; the public profiler classes take microseconds to ask.
 profiling = private("autograd._profiler_enabled", lambda: True)
 # Hooks on all modules and on all optimizers: where there are any, modules and steps are run one by one.
 MODULE_HOOKS = [
@@ -132,7 +132,7 @@ class Converted(nn.Module):
         self.__class__ = self.plain  # type: ignore[assignment]
 
     def _instead(self, x: Any, *others: Any, **named: Any) -> Any:
-        """Return the output that a tool gets in place of the layer's own."""
+        """Return the output for a tracer or transform."""
         if isinstance(x, fx.Proxy) and x.tracer.root is not self:  # type: ignore[attr-defined]
             path: Any = x.tracer.path_of_module(self)  # type: ignore[attr-defined]
             return x.tracer.create_proxy("call_module", path, (x, *others), named)

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 Batch = tuple[Tensor, ...]  # the labels last
 Sample = Literal["full", "tiny"]  # tiny: synthetic, for offline trials
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]  # products of two fit what torch counts with
+Name = Annotated[str, Field(min_length=1)]
 Cutoff = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Split = TypeVar("Split")
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from ..config import STRICT
 from . import synthetic
-from .base import Batch, Count, Examples, Sample, Score, Splits, Task, accuracy, digest, order
+from .base import Batch, Count, Examples, Name, Sample, Score, Splits, Task, accuracy, digest, order
 from .download import Remote, md5_of, require
 from .synthetic import DIGITS, PIXELS
 
@@ -35,7 +35,7 @@ MD5 = {  # of the compressed files, as torchvision lists them
 class Mnist(Task[Examples]):
     """55,000 / 5,000 / 10,000 digits as vectors of 784 pixels, in mini-batches by permuted indices."""
 
-    name: str
+    name: Name
     batch_size: Count
     sample: Sample = "full"
     data: str | Path = "data"

@@ -163,5 +163,5 @@ def _count(layer: Sparse, sums: Unpropagated) -> None:
             sums.add(grad_h, estimated[0])
         return estimated
 
-    layer.estimate = counting  # type: ignore[method-assign]
+    layer.estimate = counting  # type: ignore[method-assign, assignment]
     layer.enabled = True  # also where another group had its turn in the last step

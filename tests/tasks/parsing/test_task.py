@@ -194,6 +194,14 @@ def test_the_cache_gives_the_same_splits_and_follows_the_file(tmp_path):
     assert len(changed.train.nodes.lengths) == 3 and len(changed.train.transitions) == 20
 
 
+def test_the_cache_stays_in_its_folder_whatever_the_task_is_called(tmp_path):
+    parsing = task(tmp_path, NON_PROJECTIVE, cache=tmp_path / "a/b/cache")
+    parsing.name = "../../x"
+    parsing.splits(seed=0)
+    assert len(list((tmp_path / "a/b/cache").iterdir())) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "a.conllu"]
+
+
 def data() -> Path:
     return Path(os.environ.get("MSBP_DATA_DIR") or ROOT / "data")
 

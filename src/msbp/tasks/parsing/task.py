@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from ...config import STRICT
+from ...files import file_name
 from .. import cache, synthetic
-from ..base import Batch, Count, Cutoff, Sample, Score, Splits, Task, digest, order
+from ..base import Batch, Count, Cutoff, Name, Sample, Score, Splits, Task, digest, order
 from ..treebank import UNKNOWN, Corpus, Sentence
 from .attachment import PUNCTUATION, Attachment
 from .encoding import Encoded, Vocabulary
@@ -60,7 +61,7 @@ class Parsing(Task[Trees]):
     cache: folder for encoded treebanks; derivations are computed anew, which is as fast as reading them.
     """
 
-    name: str
+    name: Name
     corpus: Corpus
     batch_size: Count
     cutoff: Cutoff = 1
@@ -121,7 +122,7 @@ class Parsing(Task[Trees]):
         files = self.corpus.files()
         data = digest(path for paths in files.values() for path in paths)
         key = cache.key(data, self.corpus, self.cutoff)
-        path = None if self.cache is None else Path(self.cache, f"{self.name}-{key}.npz")
+        path = None if self.cache is None else Path(self.cache, f"{file_name(self.name)}-{key}.npz")
         arrays = cache.cached(path, lambda: self._encode(self._read(files)).arrays())
         return Encoded.from_arrays(arrays), data
 

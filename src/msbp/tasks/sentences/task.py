@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ...config import STRICT
 from .. import synthetic
-from ..base import Batch, Count, Sample, Score, Splits, Task, accuracy, digest, order
+from ..base import Batch, Count, Name, Sample, Score, Splits, Task, accuracy, digest, order
 from ..download import labelled_lines
 from ..text import load_vectors, vocabulary
 from .corpus import FOLDS, PROTOCOLS, LabelledSentences, read_corpus
@@ -48,7 +48,7 @@ class SentenceClassification(Task[Sentences]):
     vectors: the folder of word vectors, None for none.
     """
 
-    name: str
+    name: Name
     batch_size: Count
     folder: str
     files: Sequence[str]

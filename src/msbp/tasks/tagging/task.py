@@ -12,7 +12,7 @@ from torch import nn
 
 from ...config import STRICT
 from .. import synthetic
-from ..base import Batch, Count, Cutoff, Sample, Score, Splits, Task, accuracy, digest, in_buckets
+from ..base import Batch, Count, Cutoff, Name, Sample, Score, Splits, Task, accuracy, digest, in_buckets
 from ..text import load_vectors
 from ..treebank import Corpus, Sentence
 from .encoding import Encoder, Spelling, Tagged, TaggedWords, capitals, suffix
@@ -31,7 +31,7 @@ class Tagging(Task[Tagged]):
     vectors: the folder of word vectors, None for none.
     """
 
-    name: str
+    name: Name
     corpus: Corpus
     batch_size: Count
     tags: Literal["xpos", "upos"] = "xpos"
@@ -55,6 +55,11 @@ class Tagging(Task[Tagged]):
         spelling: Spelling = {"capitals": capitals, "suffixes": partial(suffix, letters=self.suffix)}
         chosen = {str(feature): spelling[feature] for feature in self.features}
         encoder = Encoder(sentences, chosen, vectors, self.cutoff, seed)
+        if len(encoder.words) == 1:
+            raise ValueError(
+                f"task.cutoff={self.cutoff} makes every word unknown: none occurs more often in training, "
+                "and none has a vector; lower it"
+            )
         parts = {split: encoder.encode(part) for split, part in sentences.items()}
         notes = [
             f"{split}: {len(part)} sentences, {len(part.words)} words, {encoder.unknown(part)} unknown"

@@ -13,7 +13,7 @@ from torch import nn
 
 from ...config import STRICT
 from .. import synthetic
-from ..base import Batch, Count, Sample, Score, Splits, Task, digest
+from ..base import Batch, Count, Name, Sample, Score, Splits, Task, digest
 from .beam_search import Alpha, BeamSearch, Decoder, Width
 from .bitext import Bitext, ParallelText, read_texts
 from .bleu import Bleu
@@ -42,7 +42,7 @@ class Translation(Task[Pairs]):
     alpha: hypotheses compete by log-probability / length ** alpha.
     """
 
-    name: str
+    name: Name
     corpus: Bitext | None
     batch_size: Count
     tokens: Literal["spaces", "edges"] = "spaces"

@@ -1,0 +1,243 @@
+"""The backward pass of a chain, stage after stage, and within a sparse stage row after row in cache.
+
+The paper's Algorithm 2 for a stage, from ∂ℓ/∂z on:
+
+    g ← top_k(∂ℓ/∂h + m)        select, by select.sparsify for each row
+    m ← γ(∂ℓ/∂h + m − g)
+    ∂ℓ/∂W ← g xᵀ                weight_gradients
+    ∂ℓ/∂x ← Wᵀ g                propagate, or form_grad_h of the stage below
+
+Letters: B batch, i inputs and n outputs of a stage, k kept. A stage gets ∂ℓ/∂z as a matrix, or as the
+factors of the stage above (entries and weight), whose product is formed one row at a time. Memories
+change only after all stages were finite.
+"""
+
+import numpy as np
+
+from .blas import product_nn, product_tn
+from .chain_forward import NONE, PER_SLOT, RELU, SEQUENTIAL, SHARED, keep_scale, stage_table
+from .compile import kernel
+from .rows import by_column, form_rows, weighted_sum
+from .select import (
+    INFINITE,
+    add,
+    carry,
+    largest_magnitude,
+    move,
+    remember,
+    search_arrays,
+    search_size,
+    sparsify,
+    top_k,
+    whole_lanes,
+)
+from .simd import BYTES, floats, ints
+
+NARROW = 32  # a dense stage with at most so many outputs hands its gradient down as factors, too
+
+
+@kernel
+def scratch_bytes(n):
+    """Return the size of the scratch memory for stages of at most n outputs."""
+    return 5 * search_size(n) * BYTES
+
+
+@kernel
+def form_grad_h(address, b, s, grad, above):
+    """Write ∂ℓ/∂h (n) of example b to an address."""
+    n = s.outputs
+    row = floats(address, n)
+    if grad:
+        source = floats(grad + b * n * BYTES, n)
+        for j in range(n):
+            row[j] = source[j]
+    elif above.k:
+        at = b * above.k * BYTES
+        weighted_sum(address, above.weight, n, above.columns + at, above.values + at, 0, above.k)
+    else:
+        at = b * above.outputs * BYTES
+        weighted_sum(address, above.weight, n, above.columns, above.grad_h + at, 0, above.outputs)
+    if s.activation == RELU:
+        z, scale = floats(s.z + b * n * BYTES, n), keep_scale(s.p)
+        for j in range(n):
+            row[j] = np.float32(0) if z[j] <= 0 else row[j] * scale  # a NaN passes
+    elif s.slope:
+        slope = floats(s.slope + b * n * BYTES, n)
+        for j in range(n):
+            row[j] *= slope[j]
+
+
+@kernel
+def memory_before(s, b):
+    """Return the memory (n) that example b adds; it has width 0 if there is none."""
+    n = s.outputs
+    if s.kind == SHARED or (s.kind == SEQUENTIAL and b == 0):
+        return floats(s.memory, n)
+    if s.kind == SEQUENTIAL:
+        return floats(s.memory_next, n)
+    if s.kind == PER_SLOT and b < s.slots:
+        return floats(s.memory + b * n * BYTES, n)
+    return floats(0, 0)
+
+
+@kernel
+def memory_after(s, b):
+    """Return the memory (n) that the rest of example b goes to; it has width 0 if there is none."""
+    if s.kind == NONE:
+        return floats(0, 0)
+    return floats(s.memory_next + (b * s.outputs * BYTES if s.kind == PER_SLOT else 0), s.outputs)
+
+
+@kernel
+def entries_of(s, b):
+    """Return values and columns (k) of example b."""
+    at = b * s.k * BYTES
+    return floats(s.values + at, s.k), ints(s.columns + at, s.k)
+
+
+@kernel
+def add_entries(row, values, columns, count):
+    for q in range(count):
+        row[columns[q]] += values[q]
+
+
+@kernel
+def select_each(s, grad, above, B, scratch, grad_bias):
+    """Estimate every row of ∂ℓ/∂h on its own; False if one is not finite."""
+    _, row, bits, search = row_and_search(s, scratch)
+    accumulate, distance = s.kind == SHARED, s.distance
+    gamma = np.float32(1 if accumulate else s.gamma)
+    for b in range(B):
+        form_grad_h(scratch, b, s, grad, above)
+        if s.dense_bias:
+            add(grad_bias, row)
+        m, m_next, (values, columns) = memory_before(s, b), memory_after(s, b), entries_of(s, b)
+        count, distance = sparsify(
+            bits, m, gamma, m_next, accumulate, s.k, distance, search, values, columns, 0
+        )
+        if count < 0:
+            return False
+        if not s.dense_bias:
+            add_entries(grad_bias, values, columns, count)
+    s.distance = distance
+    return True
+
+
+@kernel
+def select_unified(s, grad, above, B, scratch, grad_bias):
+    """Estimate ∂ℓ/∂h by the k columns of the largest sums of magnitudes; False if a row is not finite."""
+    n, sums, bits, search = row_and_search(s, scratch)
+    accumulate = s.kind == SHARED
+    gamma = np.float32(1 if accumulate else s.gamma)
+    sums[:] = 0
+    for b in range(B):
+        address = s.grad_h + b * n * BYTES
+        row = floats(address, n)
+        form_grad_h(address, b, s, grad, above)
+        if s.dense_bias:
+            add(grad_bias, row)
+        if carry(ints(address, n), memory_before(s, b)) >= INFINITE:  # ∂ℓ/∂h + m
+            return False
+        for j in range(n):
+            sums[j] += abs(row[j])
+    count, distance = top_k(bits, s.k, largest_magnitude(bits), s.distance, search)
+    for b in range(B):
+        row, (values, columns) = floats(s.grad_h + b * n * BYTES, n), entries_of(s, b)
+        move(row, search[2], count, values, columns, 0)  # g
+        remember(row, gamma, memory_after(s, b), accumulate)  # m ← γ(∂ℓ/∂h + m − g)
+        if not s.dense_bias:
+            add_entries(grad_bias, values, columns, count)
+    s.distance = distance
+    return True
+
+
+@kernel
+def row_and_search(s, scratch):
+    """Return n, a row (n) at scratch and its bits in whole lanes, zero beyond its end, and top_k's arrays."""
+    n, size = s.outputs, search_size(s.outputs)
+    bits = ints(scratch, whole_lanes(n))
+    bits[n:] = 0
+    return n, floats(scratch, n), bits, search_arrays(ints(scratch + size * BYTES, 3 * size), n)
+
+
+@kernel
+def select(s, grad, above, B, scratch):
+    """Estimate ∂ℓ/∂h of a sparse stage as entries; False if it is not finite."""
+    n = s.outputs
+    grad_bias = floats(s.grad_bias if s.grad_bias else scratch + 4 * search_size(n) * BYTES, n)
+    grad_bias[:] = 0
+    if s.kind == SHARED:
+        floats(s.memory_next, n)[:] = 0
+    if s.unified:
+        finite = select_unified(s, grad, above, B, scratch, grad_bias)
+    else:
+        finite = select_each(s, grad, above, B, scratch, grad_bias)
+    if finite and s.kind == SHARED:  # m_next is the sum over examples so far
+        m_next, share = floats(s.memory_next, n), np.float32(s.gamma / B)
+        for j in range(n):
+            m_next[j] *= share
+    return finite
+
+
+@kernel
+def propagate(s, B):
+    """Form ∂ℓ/∂x ← Wᵀ g (B, i) of a sparse stage."""
+    for b in range(B):
+        at = b * s.k * BYTES
+        out = s.grad_x + b * s.inputs * BYTES
+        weighted_sum(out, s.weight, s.inputs, s.columns + at, s.values + at, 0, s.k)
+
+
+@kernel
+def dense_stage(s, grad, above, B, sgemm, scratch):
+    """Form the gradients of a stage that propagates all of ∂ℓ/∂h."""
+    n = s.outputs
+    grad_bias = floats(s.grad_bias if s.grad_bias else scratch, n)
+    grad_bias[:] = 0
+    for b in range(B):
+        form_grad_h(s.grad_h + b * n * BYTES, b, s, grad, above)
+        add(grad_bias, floats(s.grad_h + b * n * BYTES, n))
+    if s.grad_weight:
+        product_tn(sgemm, s.grad_h, s.x, s.grad_weight, n, s.inputs, B)
+    if s.grad_x:
+        product_nn(sgemm, s.grad_h, s.weight, s.grad_x, B, s.inputs, n)
+
+
+@kernel
+def backward(table, count, B, grad, sgemm, scratch):
+    """Propagate ∂ℓ/∂z of the last stage; return 0, or 1 + the stage whose gradient is not finite.
+
+    The rows of ∂ℓ/∂W of sparse stages are counted here, for `weight_gradients` to form.
+    """
+    stages = stage_table(table, count)
+    for depth in range(count - 1, -1, -1):
+        s, above = stages[depth], stages[min(depth + 1, count - 1)]
+        if s.k == 0:
+            dense_stage(s, grad, above, B, sgemm, scratch)
+        elif not select(s, grad, above, B, scratch):
+            return depth + 1
+        else:
+            if s.starts:
+                s.touched = by_column(s.values, s.columns, B, s.outputs, s.k, s.starts, s.examples, s.weights)
+            if s.grad_x:
+                propagate(s, B)
+        grad = s.grad_x
+    for depth in range(count):
+        s = stages[depth]
+        if s.kind != NONE and (s.kind != PER_SLOT or B <= s.slots):
+            size = s.outputs * (B if s.kind == PER_SLOT else 1)
+            memory, following = floats(s.memory, size), floats(s.memory_next, size)
+            for j in range(size):
+                memory[j] = following[j]
+    return 0
+
+
+@kernel
+def weight_gradients(table, count, B):
+    """Form the rows of ∂ℓ/∂W ← g xᵀ of every sparse stage that has room for them."""
+    stages = stage_table(table, count)
+    for depth in range(count):
+        s = stages[depth]
+        if s.k and s.rows:
+            lists = s.starts, s.examples, s.weights
+            form_rows(*lists, s.outputs, s.x, B, s.inputs, s.indices, s.rows)

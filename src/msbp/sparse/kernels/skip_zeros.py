@@ -1,0 +1,121 @@
+"""A matrix product that skips the columns of x that are zero in 32 examples, as at the rims of images.
+
+Letters: B batch, i in_features, n out_features. 32 examples are adjacent in a vector, so that the rows of
+the weight are read as they are, one number at a time, without packing.
+"""
+
+import numpy as np
+from llvmlite import ir
+from llvmlite.binding import get_host_cpu_features
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from .compile import kernel
+from .select import MAGNITUDE
+from .simd import BYTES, I32, I64, REAL, Lanes, address_of, floats, ints
+
+LANES = 32
+PANEL = 192  # columns of x at a time: 24 KiB
+LINE = 64  # bytes
+ROWS = 6 if get_host_cpu_features().get("avx512f") else 2  # sums that fit into the registers
+WORTH_IT = 0.75  # of BLAS's multiplications
+
+
+def _products(rows: int):
+    @intrinsic
+    def products(typing, out, weight, stride, columns, x, count):
+        """out (rows, 32) += Σ over q < count of weight[:, columns[q]] · x[q]; all are addresses.
+
+        columns (int32) and stride are in bytes.
+        """
+
+        def build(context, b: ir.IRBuilder, signature, args):
+            out, weight, stride, columns, x, count = args
+            f = Lanes(b, LANES)
+            outs = [b.add(out, I64(r * LANES * BYTES)) for r in range(rows)]
+            lines = [b.add(weight, b.mul(stride, I64(r))) for r in range(rows)]
+            sums = [cgutils.alloca_once(b, f.vector) for _ in range(rows)]
+            for total, to in zip(sums, outs, strict=True):
+                b.store(f.load(to), total)
+            with cgutils.for_range(b, count, intp=I64) as loop:
+                column = b.load(f.at(b.add(columns, b.mul(loop.index, I64(BYTES))), I32), align=BYTES)
+                examples = f.load(b.add(x, b.mul(loop.index, I64(LANES * BYTES))))
+                for total, line in zip(sums, lines, strict=True):
+                    value = b.load(f.at(b.add(line, b.zext(column, I64)), REAL), align=BYTES)
+                    b.store(f.times_plus(f.splat(value), examples, b.load(total)), total)
+            for total, to in zip(sums, outs, strict=True):
+                f.store(b.load(total), to)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 6), build
+
+    return products
+
+
+_many, _one = _products(ROWS), _products(1)
+
+
+@kernel
+def aligned(count):
+    """Return zeros (count) that begin at a cache line."""
+    flat = np.zeros(count + LINE // BYTES, np.float32)
+    return flat[(-address_of(flat) & (LINE - 1)) // BYTES :][:count]
+
+
+@kernel
+def find_used(x, columns):
+    """List the columns of x (rows, i), given as bits, that hold anything but zeros; return how many."""
+    rows, i = x.shape
+    bits, count = np.zeros(i, np.int32), 0
+    for b in range(rows):
+        row = x[b]
+        for c in range(i):
+            bits[c] |= row[c]
+    for c in range(i):
+        columns[count] = c * BYTES
+        count += (bits[c] & MAGNITUDE) != 0
+    return count
+
+
+@kernel
+def products(weight, n, i, columns, x, count, sums):
+    """sums (n, 32) = weight x for the columns that are listed, x (count, 32)."""
+    sums[:] = 0
+    for first in range(0, count, PANEL):
+        listed, part, length = columns[first:], x[first * LANES :], np.int64(min(PANEL, count - first))
+        j = 0
+        while j < n:
+            out, row = j * LANES * BYTES, weight + j * i * BYTES
+            if j + ROWS <= n:
+                _many(address_of(sums) + out, row, i * BYTES, address_of(listed), address_of(part), length)
+                j += ROWS
+            else:
+                _one(address_of(sums) + out, row, i * BYTES, address_of(listed), address_of(part), length)
+                j += 1
+
+
+@kernel
+def product_of_used(x, weight, z, B, n, i):
+    """z (B, n) = x (B, i) weightᵀ; return False, without a product, where BLAS is expected to be faster.
+
+    The first 32 examples decide. A column of zeros contributes zero even if its weights are not finite.
+    """
+    X, Z, columns = floats(x, (B, i)), floats(z, (B, n)), np.empty(i + 1, np.int32)
+    rows = min(LANES, B)
+    if find_used(ints(x, (rows, i)), columns) * LANES > WORTH_IT * rows * i:
+        return False
+    side, sums = aligned(i * LANES), aligned(n * LANES)
+    for first in range(0, B, LANES):
+        rows = min(LANES, B - first)
+        count = find_used(ints(x + first * i * BYTES, (rows, i)), columns)
+        for b in range(rows):
+            row = X[first + b]
+            for q in range(count):
+                side[q * LANES + b] = row[columns[q] // BYTES]
+        products(weight, n, i, columns, side, count, sums)
+        for b in range(rows):
+            row = Z[first + b]
+            for j in range(n):
+                row[j] = sums[j * LANES + b]
+    return True
