@@ -319,3 +319,15 @@ def test_an_embedding_heeds_an_option_that_is_set_after_the_conversion(option):
         cross_entropy(network(x), y).backward()
     assert_close(gradients(model), gradients(plain))
     torch.testing.assert_close(model.table.weight, plain.table.weight)
+
+
+@pytest.mark.parametrize(("kind", "size"), [("Conv1d", (2,)), ("Conv2d", (3, 2)), ("Conv2d", (1, 3))])
+def test_a_window_is_as_large_as_the_weight_that_a_convolution_has_by_now(kind, size):
+    model, plain = pair(kind)
+    weight = torch.randn(n, model.hidden.in_channels, *size)
+    for network in (model, plain):
+        network.hidden.weight = nn.Parameter(weight.clone())
+    x, y = batch(kind)
+    for network in (model, plain):
+        cross_entropy(network(x), y).backward()
+    assert_close(gradients(model), gradients(plain))

@@ -158,7 +158,7 @@ def test_the_order_depends_on_seed_and_epoch_alone():
 
 def test_the_sentences_of_a_batch_are_of_about_one_length():
     def spread(bucket: int) -> int:
-        """How far the longest sentences exceed the shortest beside them."""
+        """The words by which the longest sentences exceed the shortest of their batch."""
         batches = task.batches(train, 0, 0)
         return sum(len(sizes) - int((sizes == sizes[0]).sum()) for _, _, sizes, _ in batches)
 

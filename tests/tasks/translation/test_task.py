@@ -74,7 +74,7 @@ class Copier(nn.Module):
 
 
 class Left:
-    """How many words are still to come in each row."""
+    """The number of words that each row still lacks."""
 
     def __init__(self, words):
         self.words = words

@@ -49,8 +49,10 @@ class StageRun:
         first, last = parameters[0], parameters[2 * len(self.stages) - 2]
         assert first is not None and last is not None
         if width != first.shape[-1]:
-            wanted = f"(..., {first.shape[-1]})"
-            raise ValueError(f"{self.stages[0].linear} got an input of shape {tuple(x.shape)}, not {wanted}")
+            raise ValueError(
+                f"{self.stages[0].linear} got an input of shape {tuple(x.shape)}, "
+                f"not (..., {first.shape[-1]})"
+            )
         if torch.is_autocast_enabled(device):
             # selection and memory need the parameters' precision, so the stages step out of autocast
             with torch.autocast(device, enabled=False):
@@ -179,8 +181,8 @@ class Pass(torch.autograd.Function):
             saved = [SavedStage(*tensors[at : at + 2]) for at in range(0, 2 * count, 2)]
             with torch.autocast(grad.device.type, enabled=False):
                 grad_x, formed = pull(ctx.run.stages, ctx.kept, saved, tensors[2 * count :], grad)
-            wanted = [g if need else None for g, need in zip(formed, needs, strict=True)]
-            return None, None, grad_x if needs_x else None, *wanted
+            needed = [g if need else None for g, need in zip(formed, needs, strict=True)]
+            return None, None, grad_x if needs_x else None, *needed
         grad_x, gradients = pull_by_kernel(ctx, grad, tuple(needs), needs_x)
         return None, None, grad_x, *gradients
 

@@ -80,7 +80,6 @@ class Stage(NamedTuple):
     def settings(self) -> tuple[int, Any, float]:
         """Return the settings that a workspace depends on: k, the memory and its gamma at present."""
         k = self.k
-        memory = (
-            self.linear._modules.get("memory") if k else None
-        )  # nn.Module's own access takes a microsecond
+        # nn.Module's own access takes a microsecond
+        memory = self.linear._modules.get("memory") if k else None
         return k, memory, 0.0 if memory is None else memory.__dict__["gamma"]
