@@ -65,7 +65,7 @@ def test_another_device_translates_as_the_cpu_does(run, tmp_path, monkeypatch):
         "beam": 5,
         "alpha": None,
         "threads": 1,
-        "allow": None,
+        "allow": [],
     }
     for device in ("cuda", "cpu"):
         with other_device(monkeypatch, machine):
