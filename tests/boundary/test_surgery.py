@@ -292,6 +292,19 @@ def test_weights_that_do_not_fit_together_are_one_error(kind):
 
 
 @each_kind
+def test_a_weight_of_another_type_is_one_error(kind):
+    for how in ("convert", "fuse"):
+        model, _ = pair(kind, how)
+        hidden = KINDS[kind][2][0]
+        for name, p in model.get_submodule(hidden).named_parameters():
+            network, data = copy.deepcopy(model), p.data
+            setattr(network.get_submodule(hidden), name, nn.Parameter(data.double()))
+            x, y = batch(kind)
+            with pytest.raises((RuntimeError, ValueError)):
+                cross_entropy(network(x), y).backward()
+
+
+@each_kind
 def test_an_input_that_is_swapped_between_the_passes_is_noticed_or_harmless(kind):
     model, plain = pair(kind)
     x, y = batch(kind)
@@ -319,3 +332,15 @@ def test_an_embedding_heeds_an_option_that_is_set_after_the_conversion(option):
         cross_entropy(network(x), y).backward()
     assert_close(gradients(model), gradients(plain))
     torch.testing.assert_close(model.table.weight, plain.table.weight)
+
+
+@pytest.mark.parametrize(("kind", "size"), [("Conv1d", (2,)), ("Conv2d", (3, 2)), ("Conv2d", (1, 3))])
+def test_a_window_is_as_large_as_the_weight_that_a_convolution_has_by_now(kind, size):
+    model, plain = pair(kind)
+    weight = torch.randn(n, model.hidden.in_channels, *size)
+    for network in (model, plain):
+        network.hidden.weight = nn.Parameter(weight.clone())
+    x, y = batch(kind)
+    for network in (model, plain):
+        cross_entropy(network(x), y).backward()
+    assert_close(gradients(model), gradients(plain))

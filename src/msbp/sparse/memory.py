@@ -43,7 +43,8 @@ class GradientMemory(nn.Module, ABC):
         if len(shape) != 2 or shape[1] != width or not self._fits(shape[0]):
             raise RuntimeError(
                 f"the {type(self).__name__} of a layer with {width} outputs has shape {tuple(shape)}: "
-                "convert a model after its layers are resized, or give the layer a new `memory`"
+                "where a layer was resized, call msbp.sparse.revert(model) and convert anew, or give "
+                "the layer a new `memory`"
             )
         if m.dtype is not tensor.dtype or m.device != tensor.device:
             like: Any = {"device": tensor.device, "dtype": tensor.dtype}

@@ -78,7 +78,7 @@ class Convolve(torch.autograd.Function):
         layer, (x, weight) = ctx.layer, ctx.saved_tensors
         rows, active, windows = rows_of(grad)
         taken = rows if len(active) == len(rows) else rows[active]
-        grid = Grid(layer, x, grad.shape[2:])
+        grid = Grid(layer, x, weight, grad.shape[2:])
         kept = layer.entries(taken, active // windows, grid.positions()[active], windows)
         if kept is None:
             return None, *whole(layer, ctx.needs_input_grad[1:], x, weight, grad)

@@ -175,11 +175,11 @@ class Grid:
     Letters: H and W height and width of the input (H = 1 in one dimension), T windows.
     """
 
-    def __init__(self, layer: nn.Conv1d | nn.Conv2d, x: Tensor, out: Sequence[int]):
+    def __init__(self, layer: nn.Conv1d | nn.Conv2d, x: Tensor, weight: Tensor, out: Sequence[int]):
         self.layer, self.x, self.out = layer, x, out
         self.images = x if x.dim() == 4 else x[:, :, None]
         self.stride, self.dilation = two(layer.stride), two(layer.dilation)
-        self.window, self.padding = two(layer.kernel_size), two(layer.padding, 0)  # type: ignore[arg-type]
+        self.window, self.padding = two(weight.shape[2:]), two(layer.padding, 0)  # type: ignore[arg-type]
 
     @staticmethod
     def fits(layer: nn.Conv1d | nn.Conv2d) -> bool:
