@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from msbp.sparse import Cube, convert, reference
+from msbp.sparse import Cube, convert, fuse, reference
 
 from ..oracle import keeps
 from ..problems import assert_close, each_dtype
@@ -71,3 +71,20 @@ def test_a_cut_off_entry_may_still_receive_memory(activation, dtype):
     model(torch.randn(1, i, dtype=dtype)).backward(torch.zeros(1, c, dtype=dtype))
     assert torch.equal(model[0].bias.grad, reference.top_k(m[0], k))
     assert torch.equal(model[0].memory.m[0], 0.5 * (m[0] - reference.top_k(m[0], k)))
+
+
+@pytest.mark.parametrize("activation", STAGES.values(), ids=STAGES)
+@pytest.mark.parametrize("width", [5, 37, 100])
+def test_equal_pre_activations_give_equal_values_and_slopes_in_every_column(activation, width):
+    """In vectors and at the end of a row alike, where the compiler could order products differently."""
+    model = nn.Sequential(nn.Linear(1, width), activation(), nn.Dropout(0.1))
+    fuse(model)
+    for h in torch.randn(100):
+        with torch.no_grad():
+            model[0].weight.fill_(h.item())
+            model[0].bias.zero_()
+        model.zero_grad()
+        z = model(torch.ones(1, 1))
+        z.sum().backward()
+        for values in (z.detach()[0], model[0].bias.grad):
+            assert len(values[values != 0].unique()) <= 1
