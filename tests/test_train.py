@@ -215,7 +215,8 @@ REFUSED = [
     ("optimizer.lr=-1", "optimizer: Adam needs lr >= 0"),
     ("optimizer._target_=os.getcwd", "there is no key optimizer.lr; want none"),
     ("optimizer._target_=collections.Counter", "optimizer"),
-    ("+optimizer.weight_decay=-1", "there is no key optimizer.weight_decay; want betas, eps, lr, params"),
+    ("+optimizer.weight_decay=-1", "optimizer: Adam has no weight_decay, got -1"),
+    ("+optimizer.decay=1", "there is no key optimizer.decay; want amsgrad, betas, eps, lr, maximize"),
     ("+optimizer={_target_:torch.optim.Adam,weight_decay:-1}", "optimizer: Invalid weight_decay"),
     (
         "+optimizer={_target_:torch.optim.SparseAdam}",
@@ -226,7 +227,7 @@ REFUSED = [
     ("+clip=norm trainer.clip.max_norm=inf", "trainer.clip.max_norm must be finite, got inf"),
     ("optimizer.lr=nan", "optimizer.lr must be finite, got nan"),
     ("method.layers=[net.0,net.0]", "method.layers names a layer twice: net.0, net.0"),
-    ("task.name=''", "task.name must not be empty"),
+    ("task.name=''", "task.name must have at least 1 character, got ''"),
     ("+paths.anything=1", "there is no key paths.anything"),
     ("trainer.clip=3", "trainer.clip must be a node with a _target_, got 3"),
     ("+clip=value trainer.clip.clip_value=-1", "trainer.clip: clip_value must be positive"),

@@ -66,8 +66,9 @@ def test_what_is_no_translator_is_refused(run, translated, tmp_path):
 
 
 def flip(content: bytes) -> bytes:
-    middle = len(content) // 2
-    return content[:middle] + bytes([content[middle] ^ 0xFF]) + content[middle + 1 :]
+    """Return the content with 64 bytes in its middle inverted: more than what may lie between two parts."""
+    start, stop = len(content) // 2, len(content) // 2 + 64
+    return content[:start] + bytes(byte ^ 0xFF for byte in content[start:stop]) + content[stop:]
 
 
 def half(content: bytes) -> bytes:
@@ -87,7 +88,7 @@ DAMAGES = {
     "a line": (ALL, lambda file: file.write_text("hello\n")),
     "cut": (ALL, lambda file: file.write_bytes(half(file.read_bytes()))),
     "cut between lines": (WORDS, lambda file: file.write_bytes(file.read_bytes().rpartition(b"\n")[0][:-9])),
-    "a byte flipped": (ALL, lambda file: file.write_bytes(flip(file.read_bytes()))),
+    "bytes flipped": (ALL, lambda file: file.write_bytes(flip(file.read_bytes()))),
     "a list": (("config.yaml",), lambda file: file.write_text("[1]\n")),
     "no YAML": (("config.yaml",), lambda file: file.write_text("a: [\n")),
     "cut within the task": (

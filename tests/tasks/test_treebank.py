@@ -174,7 +174,11 @@ def test_a_treebank_of_ones_own_is_named_as_the_documentation_says(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     for i, name in enumerate(("train", "dev", "test"), start=1):
         Path(f"{name}.conllu").write_text("1\tHi\t_\tINTJ\tUH\t_\t0\troot\t_\t_\n\n" * i)
-    own = [f"task={task}", f"paths.outputs={tmp_path}", *["task.vectors=null"] * (task == "pos_ewt")]
+    own = [
+        f"task={task}",
+        f"paths.outputs={tmp_path}",
+        *["task.vectors=null", "task.cutoff=0"] * (task == "pos_ewt"),
+    ]
     cfg = compose([*words, *own])
     splits = build(cfg.task).splits(0)
     assert cfg.task.name == "my_treebank" and [note.split(",")[0] for note in splits.notes[:3]] == [

@@ -65,6 +65,7 @@ def test_a_long_epoch_without_a_terminal_has_a_plain_line_a_minute(monkeypatch, 
 def test_lines_of_a_sweeps_worker_name_their_run(monkeypatch, screen):
     monkeypatch.setattr(HydraConfig.instance(), "cfg", OmegaConf.create({"hydra": {"job": {"num": 7}}}))
     monkeypatch.setattr(multiprocessing.current_process(), "name", "LokyProcess-2")
+    monkeypatch.setattr(progress, "_name", "")
     line = logging.makeLogRecord({"msg": "epoch 1/20"})
     ToConsole().handle(line)
     progress.name_job("mnist msbp, seed 3")

@@ -39,7 +39,10 @@ class Adam(FusedOptimizer):
         lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
-        **options: Any,
+        *,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        maximize: bool = False,
     ):
         check_size(lr)
         if not lr >= 0 or not eps >= 0 or not all(0 <= beta < 1 for beta in betas):
@@ -47,6 +50,7 @@ class Adam(FusedOptimizer):
                 f"Adam needs lr >= 0, eps >= 0 and betas in [0, 1), got lr={lr}, betas={betas}, eps={eps}"
             )
         self._ages: dict[int, list[Any]] = {}  # of row ages, by address: the state that they belong to
+        options = {"weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize}
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps}, options)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -162,10 +166,23 @@ class SGD(FusedOptimizer):
 
     only: ClassVar = {"dampening": 0, "weight_decay": 0, "nesterov": False, "maximize": False}
 
-    def __init__(self, params: Iterable, lr: float = 1e-3, momentum: float = 0.0, **options: Any):
+    def __init__(
+        self,
+        params: Iterable,
+        lr: float = 1e-3,
+        momentum: float = 0.0,
+        *,
+        dampening: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+        maximize: bool = False,
+    ):
         check_size(lr)
         if not lr >= 0 or not momentum >= 0:
             raise ValueError(f"SGD needs lr >= 0 and momentum >= 0, got lr={lr}, momentum={momentum}")
+        options = {
+            "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov, "maximize": maximize,
+        }  # fmt: skip
         super().__init__(params, {"lr": lr, "momentum": momentum}, options)
 
     def _moments(self, group: Group) -> tuple[str, ...]:

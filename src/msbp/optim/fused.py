@@ -25,9 +25,6 @@ class FusedOptimizer(torch.optim.Optimizer):
     only: ClassVar[dict[str, Any]] = {}  # options of torch's own optimizer, and the one value supported here
 
     def __init__(self, params: Iterable, defaults: dict[str, Any], options: dict[str, Any]):
-        unknown = [name for name in options if name not in self.only]
-        if unknown:
-            raise TypeError(f"{type(self).__name__} got an unexpected keyword argument {unknown[0]!r}")
         self._check(options)
         super().__init__(params, defaults | self.only)
 

@@ -40,7 +40,7 @@ class GradientMemory(nn.Module, ABC):
         """
         m: Any = self._buffers["m"]  # nn.Module's own access takes a microsecond
         shape = m.shape
-        if len(shape) != 2 or shape[1] != width or not self._fits(shape[0]):
+        if len(shape) != 2 or shape[1] != width or not self.fits(shape[0]):
             raise RuntimeError(
                 f"the {type(self).__name__} of a layer with {width} outputs has shape {tuple(shape)}: "
                 "where a layer was resized, call msbp.sparse.revert(model) and convert anew, or give "
@@ -71,14 +71,15 @@ class GradientMemory(nn.Module, ABC):
 
     def load(self, m: Tensor) -> None:
         """Load a saved memory; ValueError if it is of another width or kind."""
-        if m.dim() != 2 or m.shape[1] != self.m.shape[1] or not self._fits(len(m)):
+        if m.dim() != 2 or m.shape[1] != self.m.shape[1] or not self.fits(len(m)):
             raise ValueError(
                 f"{type(self).__name__} of width {self.m.shape[1]} got a memory of shape {tuple(m.shape)}; "
                 "load it into the model and method that it came from, or leave it out to start from zero"
             )
         self.store(m.to(self.m))
 
-    def _fits(self, rows: int) -> bool:
+    def fits(self, rows: int) -> bool:
+        """Return whether a memory of this kind may have so many rows."""
         return rows == 1
 
     def extra_repr(self) -> str:
@@ -108,7 +109,7 @@ class SlotMemory(GradientMemory):
         g = sparsifier(carried)
         return g, torch.cat([self.gamma * (carried - g), others])  # m ← γ(∂ℓ/∂h + m − g)
 
-    def _fits(self, rows: int) -> bool:
+    def fits(self, rows: int) -> bool:
         return True
 
 

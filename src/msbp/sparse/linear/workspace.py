@@ -84,7 +84,7 @@ class StageBuffers:
         if self.memory is None:
             return 0, 0
         m: Any = self.memory._buffers["m"]  # nn.Module's own access takes a microsecond
-        if not supports(m) or m.shape[-1] != self.n:
+        if not (supports(m) and m.dim() == 2 and m.shape[1] == self.n and self.memory.fits(m.shape[0])):
             m = self.memory.on(weight, self.n)
         self.slots, sparse = m.shape[0], self.stage.sparse
         return address(m, (self.slots, self.n), "the memory", of=sparse and sparse.name), self.slots
