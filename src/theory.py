@@ -13,6 +13,8 @@ from msbp.config import CONF, check_keys, folder
 from msbp.files import json_text, save
 from msbp.training import machine
 
+CHECKS = ("lemma_2", "lemma_3", "lemma_4", "theorem_1", "theorem_2")
+
 
 @hydra.main(config_path=CONF, config_name="theory", version_base="1.3")
 def main(cfg: DictConfig) -> None:
@@ -22,17 +24,17 @@ def main(cfg: DictConfig) -> None:
     here = machine.describe(torch.device("cpu"))
     found |= {name: here[name] for name in ("commit", "dirty", "torch")}
     save({path: json_text(found, indent=1)})
-    for name in ("lemma_3", "lemma_4", "theorem_1"):
+    for name in CHECKS:
         for row in found[name]:
-            print(f"{name.replace('_', ' ')}: {said(row)}")
+            print(f"{name.replace('_', ' ')}: {numbers(row)}")
     print("The paper's own network breaks conditions:", *found["broken_by_the_papers_network"], sep="\n  ")
     print(f"written: {path}")
-    if not all(row["holds"] for name in ("lemma_3", "lemma_4", "theorem_1") for row in found[name]):
+    if not all(row["holds"] for name in CHECKS for row in found[name]):
         sys.exit("a bound was exceeded")
 
 
-def said(row: dict[str, Any]) -> str:
-    """The numbers of a check in a line."""
+def numbers(row: dict[str, Any]) -> str:
+    """Return the numbers of a check in a line."""
     return ", ".join(
         f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items()
     )

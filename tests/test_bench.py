@@ -155,7 +155,8 @@ def test_a_sweep_over_threads_sets_them_for_each_point(monkeypatch):
 
 
 def test_names_of_cases_lead_to_no_other_folder():
-    assert benchmarks.name(bench("case.name=../x/y", "only=torch")) == "_._x_y"
+    name = benchmarks.name(bench("case.name=../x/y", "only=torch"))
+    assert name.endswith("x_y") and "/" not in name and ".." not in name
 
 
 @pytest.mark.parametrize(

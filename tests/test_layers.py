@@ -19,7 +19,7 @@ MAY = {  # part of the project -> parts that it may import, besides itself
     "analysis": {"files", "record", "sparse", "training"},
     "__init__": set(),
     "jobs": {"config", "files"},
-    "bench": {"config", "files", "methods", "models", "sparse", "tasks", "training"},
+    "bench": {"config", "files", "methods", "models", "record", "sparse", "tasks", "training"},
 }  # fmt: skip
 WITH_TORCH = {"theory"}  # of analysis
 

@@ -25,7 +25,7 @@ def found(tmp_path_factory):
     return json.loads((outputs / "theory.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", ["lemma_3", "lemma_4", "theorem_1"])
+@pytest.mark.parametrize("name", ["lemma_2", "lemma_3", "lemma_4", "theorem_1", "theorem_2"])
 def test_no_bound_is_exceeded_where_its_conditions_are_met(found, name):
     assert len(found[name]) >= 4 and all(row["holds"] for row in found[name])
 
@@ -34,6 +34,16 @@ def test_the_conditions_are_met_often_enough_to_mean_something(found):
     assert all(count > 0 for row in found["lemma_3"] for count in row["applies"].values())
     assert all(row["applies"] == row["trials"] for row in found["lemma_4"])
     assert sum(row["applies"] for row in found["theorem_1"]) == 4
+
+
+def test_a_bound_of_a_matrix_is_nearly_reached_where_it_distorts_most(found):
+    assert all(0 <= row["least_margin"] + 1e-9 < 0.05 * row["rho"] for row in found["lemma_2"])
+
+
+def test_the_angle_of_a_data_set_is_within_theta_for_every_size(found):
+    for row in found["theorem_2"]:
+        assert row["applies"] == 50 and row["share_within"] == [1.0] * 3
+        assert max(row["largest_angle"]) < row["theta"]
 
 
 def test_the_seed_and_the_code_are_on_record(found):

@@ -35,10 +35,10 @@ OPTIMIZERS = {
 
 
 class Side:
-    """A network and its optimizer; `ours` is the converted one."""
+    """A network and its optimizer; `layers` are those that are converted, None in the plain network."""
 
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, ours: bool):
-        self.model, self.optimizer, self.ours = model, optimizer, ours
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, layers: list[str] | None):
+        self.model, self.optimizer, self.layers = model, optimizer, layers
 
     def parameter(self, number: int) -> tuple[nn.Module, str, nn.Parameter]:
         found = [
@@ -121,7 +121,7 @@ def set_memory(change: Callable[[Tensor], Tensor]) -> Callable[[Side, int], None
 
 
 def settle(side: Side, number: int) -> None:
-    if side.ours:
+    if side.layers:
         side.optimizer.settle()  # type: ignore[attr-defined]
 
 
@@ -155,10 +155,9 @@ def copied(side: Side, number: int) -> None:
 
 
 def converted_anew(side: Side, number: int) -> None:
-    if side.ours:
+    if side.layers:
         revert(side.model)
-        linear = [name for name, m in side.model.named_modules() if type(m) is nn.Linear]
-        convert(side.model, r=1.0, gamma=0.5 * (number % 2), layers=linear[:-1] or linear)
+        convert(side.model, r=1.0, gamma=0.5 * (number % 2), layers=side.layers)
 
 
 def switched(side: Side, number: int) -> None:
@@ -295,8 +294,8 @@ def run(seed: int) -> str:
     model = install(
         copy.deepcopy(plain), kind, rng.choice(["convert", "convert", "fuse"]), gamma=rng.choice([0, 0.5])
     )
-    sides = [Side(model, ours(model.parameters(), **options), True)]
-    sides.append(Side(plain, theirs(plain.parameters(), foreach=False, **options), False))
+    sides = [Side(model, ours(model.parameters(), **options), KINDS[kind][2])]
+    sides.append(Side(plain, theirs(plain.parameters(), foreach=False, **options), None))
     trail = [kind, ours.__name__]
 
     def both(act: Callable[[Side], None]) -> str | None:

@@ -292,6 +292,19 @@ def test_weights_that_do_not_fit_together_are_one_error(kind):
 
 
 @each_kind
+def test_a_weight_of_another_type_is_one_error(kind):
+    for how in ("convert", "fuse"):
+        model, _ = pair(kind, how)
+        hidden = KINDS[kind][2][0]
+        for name, p in model.get_submodule(hidden).named_parameters():
+            network, data = copy.deepcopy(model), p.data
+            setattr(network.get_submodule(hidden), name, nn.Parameter(data.double()))
+            x, y = batch(kind)
+            with pytest.raises((RuntimeError, ValueError)):
+                cross_entropy(network(x), y).backward()
+
+
+@each_kind
 def test_an_input_that_is_swapped_between_the_passes_is_noticed_or_harmless(kind):
     model, plain = pair(kind)
     x, y = batch(kind)

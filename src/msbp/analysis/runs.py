@@ -29,7 +29,7 @@ from .benchmarks import Result
 from .settings import Config, Row, Settle, rows_of
 
 log = logging.getLogger(__name__)
-RECORDS, BENCHMARKS = "records.jsonl", "bench.json"
+RECORDS, BENCHMARKS, THEORY = "records.jsonl", "bench.json", "theory.json"
 # Seconds depend on these besides the setting; the values are their names in remarks.
 PLATFORM = {
     "machine": "machine", "device": "device", "threads": "thread count", "commit": "commit",
@@ -80,6 +80,8 @@ ANGLE_COLUMNS = (*ANGLE_KEY, "method", "k", "epoch", "total", "hidden", "record"
 class Sources:
     """All measurements, either a user's own or the published ones, never a mixture of both.
 
+    theory: the checks of the paper's bounds, where they were computed.
+
     where: overrides with which commands leave more here. damaged: a sentence for each unreadable file.
     """
 
@@ -89,6 +91,7 @@ class Sources:
     angles: pd.DataFrame = field(default_factory=lambda: angle_frame(()))
     where: Sequence[str] = ()
     damaged: Sequence[str] = ()
+    theory: Mapping[str, Any] | None = None
 
     def runs_of(self, overrides: Sequence[str]) -> pd.DataFrame:
         """Return the runs of a setting by seed; none for a task without a file."""
@@ -118,7 +121,9 @@ def own(outputs: Path, published: Path, settle: Settle, where: Sequence[str] = (
     others = published.resolve()
     files = [path for path in sorted(outputs.rglob(ANGLES)) if others not in path.resolve().parents]
     measured = benchmarks.own(outputs / "bench", damaged)
-    return Sources(read_runs(outputs, damaged), settle, measured, read_angles(files, damaged), where, damaged)
+    runs, angles = read_runs(outputs, damaged), read_angles(files, damaged)
+    theory = read_theory(outputs / THEORY, damaged)
+    return Sources(runs, settle, measured, angles, where, damaged, theory)
 
 
 def published(folder: Path, settle: Settle) -> Sources:
@@ -126,7 +131,20 @@ def published(folder: Path, settle: Settle) -> Sources:
     damaged: list[str] = []
     runs, angles = read_runs(folder / RECORDS, damaged), read_angles([folder / ANGLES], damaged)
     measured = benchmarks.read(folder / BENCHMARKS, damaged)
-    return Sources(runs, settle, measured, angles, (), damaged)
+    return Sources(runs, settle, measured, angles, (), damaged, read_theory(folder / THEORY, damaged))
+
+
+def read_theory(path: Path, damaged: list[str]) -> Mapping[str, Any] | None:
+    """Return the checks that `python -m src.theory` left, if it did; a damaged file is added to damaged."""
+    for source, text in contents([path] if path.exists() else [], damaged):
+        try:
+            found = parsed(text)
+            if not isinstance(found, dict) or not {"lemma_3", "lemma_4", "theorem_1"} <= found.keys():
+                raise ValueError("no checks of lemmas and theorems")
+            return found
+        except ValueError as error:
+            damaged.append(f"{source}: {error}")
+    return None
 
 
 def read_runs(path: Path, damaged: list[str]) -> pd.DataFrame:

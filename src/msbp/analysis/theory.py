@@ -1,7 +1,8 @@
 """The paper's bounds, held against numbers on problems that satisfy their conditions (its Appendix B and C).
 
-Lemma 3 is about one layer, Lemma 4 about the layers of an MLP, Theorem 1 about descent along an estimated
-gradient. Letters: n width, k kept, r = k/n; angles δ, φ and θ in radians. All in float64.
+Lemma 2 is about a matrix, Lemma 3 about one layer, Lemma 4 about the layers of an MLP, Theorem 1 about
+descent along an estimated gradient, Theorem 2 about the gradient of a data set. Letters: n width, k kept,
+r = k/n; angles δ, φ and θ in radians. All in float64.
 """
 
 import math
@@ -29,8 +30,71 @@ def checks(seed: int = 0) -> dict[str, Any]:
         "lemma_3": [lemma_3(r, random) for r in (0.04, 0.5, 0.9, 0.98)],
         "lemma_4": [lemma_4(math.radians(theta), random) for theta in (20, 40, 60, 80)],
         "theorem_1": [theorem_1(r, ratio, random) for r, ratio in QUADRATICS],
+        "lemma_2": [lemma_2(rho, random) for rho in (1.01, 1.1, 2.0, 10.0)],
+        "theorem_2": [theorem_2(math.radians(theta), random) for theta in (20, 40, 60, 80)],
         "broken_by_the_papers_network": broken_conditions(),
     }
+
+
+def lemma_2(rho: float, random: torch.Generator, trials: int = 500, n: int = 20) -> Row:
+    """A square matrix with the condition number √ρ turns u and v: cos δ(Au, Av) ≥ ρ cos δ(u, v) + 1 - ρ.
+
+    Half of the pairs are random; the others lie in the plane that the matrix distorts most.
+    """
+    margins = []
+    for trial in range(trials):
+        matrix = torch.linalg.qr(normal(random, n, n))[0]
+        matrix = matrix * torch.linspace(1, math.sqrt(rho), n, dtype=torch.float64)
+        u, v = normal(random, n), normal(random, n)
+        v = u + 2 * uniform(random) * v
+        if trial % 2:
+            half, axis = uniform(random) * math.pi / 4, torch.zeros(n, dtype=torch.float64)
+            u, v = axis.clone(), axis.clone()
+            u[0], v[0], u[-1], v[-1] = math.cos(half), math.cos(half), math.sin(half), -math.sin(half)
+        before, after = angle([u], [v]), angle([matrix @ u], [matrix @ v])
+        margins.append(math.cos(after) - (rho * math.cos(before) + 1 - rho))
+    holds = min(margins) >= -SLACK
+    return {"rho": rho, "trials": trials, "least_margin": min(margins), "holds": holds}
+
+
+def theorem_2(
+    theta: float, random: torch.Generator, sizes: Sequence[int] = (1, 10, 50), trials: int = 5, n: int = 64
+) -> Row:
+    """The share of random data sets whose mean gradient by SBP is within θ of the true one, by their size.
+
+    One network; r = k/n is the smallest for which the bound of every instance stays below θ. The estimate of
+    every instance and layer is scaled to the length of the true gradient, as in Lemma 4.
+    """
+    weights, output = [well_posed(n, 1.1, random) for _ in range(2)], normal(random, n, 10)
+    instances = [(normal(random, n), torch.randint(10, (1,), generator=random)) for _ in range(sizes[-1])]
+    true = [mlp_gradients(weights, x, output, label, k=None) for x, label in instances]
+    rho = max(float(torch.linalg.cond(weight)) ** 2 for weight in weights)
+    rho *= max(float(slope.max() / slope.min()) ** 2 for _, slopes in true for slope in slopes)
+    bounds = {k: mlp_bound(k / n, rho, len(weights)) for k in range(1, n + 1)}
+    k = next((k for k, bound in bounds.items() if bound is not None and bound < theta), None)
+    if k is None:
+        return {"theta": theta, "r": None, "applies": 0, "holds": True}
+    estimates = [
+        [g * (t.norm() / g.norm()) for g, t in zip(found, exact, strict=True)]
+        for (x, label), (exact, _) in zip(instances, true, strict=True)
+        for found, _ in [mlp_gradients(weights, x, output, label, k)]
+    ]
+    largest, share = [], []
+    for size in sizes:
+        angles = []
+        for _ in range(trials):
+            chosen = torch.randperm(len(instances), generator=random)[:size].tolist()
+            sums = [
+                [sum(parts) for parts in zip(*(vectors[i] for i in chosen), strict=True)]
+                for vectors in (estimates, [exact for exact, _ in true])
+            ]
+            angles.append(angle(*sums))
+        largest.append(max(angles))
+        share.append(sum(found < theta for found in angles) / trials)
+    return {
+        "theta": theta, "r": k / n, "sizes": list(sizes), "trials": trials, "applies": len(instances),
+        "share_within": share, "largest_angle": largest, "holds": share[-1] == 1.0,
+    }  # fmt: skip
 
 
 def lemma_3(r: float, random: torch.Generator, trials: int = 200, n: int = 50) -> Row:

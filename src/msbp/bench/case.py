@@ -12,13 +12,11 @@ from pydantic_core import PydanticCustomError
 
 from ..config import Name, Options, Paths, build, compose
 from ..files import file_name
+from ..record import TIMING_RULE
 from ..training import machine
 from . import costs
 from .timed_model import Reporter, TimedModel, Timing, interleave
 
-TIMING_RULE = (
-    2  # BP is the whole backward pass; by rule 1 the update formed weight gradients of linear layers
-)
 PEAK_STEPS = 2  # whose memory is measured: the second has the optimizer's state and all gradients
 PROTOCOL = ("seconds", "repetitions", "block", "settle", "cycle", "warmup", "settling")
 

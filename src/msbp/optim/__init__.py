@@ -41,6 +41,7 @@ class Adam(FusedOptimizer):
         eps: float = 1e-8,
         **options: Any,
     ):
+        check_size(lr)
         if not lr >= 0 or not eps >= 0 or not all(0 <= beta < 1 for beta in betas):
             raise ValueError(
                 f"Adam needs lr >= 0, eps >= 0 and betas in [0, 1), got lr={lr}, betas={betas}, eps={eps}"
@@ -138,6 +139,12 @@ class Adam(FusedOptimizer):
         p.addcdiv_(m, root, value=-float(group["lr"]) / (1 - beta1**t))
 
 
+def check_size(lr: float | Tensor) -> None:
+    """Raise ValueError for a learning rate that is more than one number."""
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError(f"Tensor lr must be 1-element, got one of shape {tuple(lr.shape)}")
+
+
 @lru_cache(maxsize=8)
 def powers(beta1: float, beta2: float) -> tuple[np.ndarray, np.ndarray]:
     """beta to the power of 0, 1, ... up to the age at which an update falls below float32's resolution.
@@ -156,6 +163,7 @@ class SGD(FusedOptimizer):
     only: ClassVar = {"dampening": 0, "weight_decay": 0, "nesterov": False, "maximize": False}
 
     def __init__(self, params: Iterable, lr: float = 1e-3, momentum: float = 0.0, **options: Any):
+        check_size(lr)
         if not lr >= 0 or not momentum >= 0:
             raise ValueError(f"SGD needs lr >= 0 and momentum >= 0, got lr={lr}, momentum={momentum}")
         super().__init__(params, {"lr": lr, "momentum": momentum}, options)

@@ -32,14 +32,14 @@ class Weights(NamedTuple):
     bias_ih: Tensor | None = None
     bias_hh: Tensor | None = None
 
-    def check(self, i: int, H: int) -> None:
-        """Raise RuntimeError unless the shapes are those of an LSTM with i inputs and H units."""
+    def check(self, i: int, H: int, dtype: torch.dtype) -> None:
+        """Raise RuntimeError unless these are the parameters of an LSTM with i inputs and H units."""
         shapes = (4 * H, i), (4 * H, H), (4 * H,), (4 * H,)
         for name, p, shape in zip(self._fields, self, shapes, strict=True):
-            if p is not None and p.shape != shape:
+            if p is not None and (p.shape != shape or p.dtype is not dtype):
                 raise RuntimeError(
-                    f"{name} of an LSTM with input size {i} and hidden size {H} must have shape {shape}, got "
-                    f"{tuple(p.shape)}: where weights are replaced or resized, convert the model anew"
+                    f"{name} of an LSTM with input size {i} and hidden size {H} must have shape {shape} and "
+                    f"type {dtype}, got {tuple(p.shape)} and {p.dtype}: resize or cast all weights alike"
                 )
 
 

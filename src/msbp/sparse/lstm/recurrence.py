@@ -45,7 +45,7 @@ def push(
     state.
     """
     size = len(x), h.shape[1]
-    weights.check(x.shape[1], size[1])
+    weights.check(x.shape[1], size[1], x.dtype)
     saved = Saved(x @ weights.ih.T, x.new_empty(size), x.new_empty(size), x.new_empty(size))
     if weights.bias_ih is None or weights.bias_hh is None:
         bias = x.new_zeros(4 * size[1])
@@ -91,7 +91,7 @@ class Layer(torch.autograd.Function):
         ctx: Any, plan: Plan, x: Tensor, h0: Tensor | None, c0: Tensor | None, *parameters: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         x, directions, batch = x.contiguous(), plan.weights(parameters), plan.steps[0].stop
-        hidden = directions[0].hh.shape[1]
+        hidden = directions[0].hh.shape[-1]
         h, c = (
             x.new_zeros(len(directions), batch, hidden) if state is None else own(state) for state in (h0, c0)
         )
