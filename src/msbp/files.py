@@ -15,8 +15,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from .kinds import fits
-
 LONGEST = 100  # bytes of a user's text in a file name; file systems allow 255 in all
 
 
@@ -135,20 +133,3 @@ def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
-
-
-def check(tree: Any, kinds: Mapping[str, Any], name: str) -> None:
-    """Raise ValueError unless the values of tree at these dotted keys, * for any, are of these kinds."""
-    if not isinstance(tree, dict):
-        raise ValueError(f"not a {name} but a {type(tree).__name__}")
-    wrong = [key for key, kind in kinds.items() if not all(fits(value, kind) for value in at(tree, key))]
-    if wrong:
-        raise ValueError(f"missing or of the wrong type in a {name}: {', '.join(wrong)}")
-
-
-def at(tree: Any, key: str) -> list[Any]:
-    """Return the values of a tree at a dotted key; Ellipsis for a missing one."""
-    name, _, rest = key.partition(".")
-    here = tree if isinstance(tree, dict) else {}
-    below = list(here.values()) if name == "*" else [here.get(name, ...)]
-    return [value for one in below for value in at(one, rest)] if rest else below
