@@ -103,7 +103,7 @@ def test_names_of_the_users_stay_within_the_folder_of_outputs(command_line, tmp_
     main = main_that(lambda cfg: places.append(HydraConfig.get().runtime.output_dir), tmp_path)
     names = ("task.name=../../x", "method.name=a/b")
     assert command_line(main, f"paths.outputs={tmp_path}", *names)[0] == 0
-    assert Path(places[0]).parent == tmp_path / "runs" and "_._.._x-a_b-" in places[0]
+    assert Path(places[0]).parent == tmp_path / "runs" and "___.._x-a_b-" in places[0]
 
 
 @pytest.mark.parametrize(

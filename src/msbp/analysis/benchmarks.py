@@ -21,15 +21,15 @@ COMPARED = ("bp", "bp_update", "total")
 COMPARISONS = ("vs_torch", "vs_dense")
 FULL_SHARE = 0.97  # of a processor
 # Words of a command that the name of a result has, or that have no effect on times.
-NAMED = ("case=", "sweep=", "threads=", "allocator=", "format=", "paths.")
+NAMED = ("case=", "sweep=", "threads=", "allocator=", "format=", "paths.", "repetitions=")
 TIMES = {"forward_ms": "forward", "bp_ms": "BP", "update_ms": "update", "total_ms": "total"}
-HEADER = [*TIMES.values(), "BP p10-p90", "BP, formed", "GFLOP/s", "MiB", "vs torch", "vs dense"]
+HEADER = [*TIMES.values(), "BP p10-p90", "GFLOP/s", "MiB", "vs torch", "vs dense"]
 WHOLE_PASS = 2  # the first rule whose BP is the whole backward pass
 EARLIER_RULE = "BP is not shown: it was timed by the earlier rule, which left ∂ℓ/∂W to the update"
 LEGEND = """\
 Milliseconds per step, medians; total = data + forward + BP + update.
-BP, formed: with every weight gradient formed within BP. GFLOP/s: the dense products of the propagated entries
-in that time, beyond the processor's rate where zeros among them are skipped, as behind a maximum over time.
+GFLOP/s: the dense products of the propagated entries in the backward pass, beyond the processor's rate where
+zeros among them are skipped, as behind a maximum over time.
 MiB: what building the row and its first steps add to resident memory.
 vs: times less than torch (plain torch.nn, fused Adam) and dense (method=baseline): BP, BP + update, total."""
 SUMMARY_LEGEND = (
@@ -63,7 +63,7 @@ class BenchmarkRow(Stored):
     total_ms: float
     bp_p10_ms: float
     bp_p90_ms: float
-    bp_materialised_ms: float
+    bp_materialised_ms: float | None = None  # by rule 1 of timing
     bp_gflops: float
     peak_mib: float | None
     steps: int
@@ -131,7 +131,9 @@ def command(result: Result) -> str:
     """Return what repeats the measurement."""
     words = [f"case={result['case']}", result["sweep"] and f"sweep={result['sweep']}"]
     words += [result["threads"] > 1 and f"threads={result['threads']}"]
+    repetitions = result.get("protocol", {}).get("repetitions", 1)
     words += [result["allocator"] == "default" and "allocator=default", result.get("settings")]
+    words += [repetitions > 1 and f"repetitions={repetitions}"]
     return " ".join(["python -m src.bench", *filter(None, words)])
 
 
@@ -313,7 +315,7 @@ def cells(row: Mapping[str, Any], result: Result) -> list[str]:
     spread = f"{digits(row['bp_p10_ms'])}-{digits(row['bp_p90_ms'])}" if whole_pass(result) else EMPTY
     memory = "" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}"
     times = [milliseconds(row, time, result) for time in TIMES]
-    rest = [spread, digits(row["bp_materialised_ms"]), digits(row["bp_gflops"]), memory]
+    rest = [spread, digits(row["bp_gflops"]), memory]
     return [*times, *rest, *(ratios(row[one], result) for one in COMPARISONS)]
 
 

@@ -1,61 +1,65 @@
-"""Names of torch that are not public, each with its reason and a fallback; and a base class that keeps
-converted layers right under torch's compilers and tracers.
+"""Private names of torch, each with its reason and a fallback; the base class of converted layers, which
+keeps them right under torch's compilers and tracers.
 """
 
 import ctypes
 import functools
+import pkgutil
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType
 from typing import Any
 
 import torch
-import torch.nn.modules.module as module_hooks
-import torch.optim.optimizer as optimizer_hooks
 from numba.extending import get_cython_function_address
 from torch import Tensor, fx, nn
 
 
 def private(path: str, fallback: Any) -> Any:
-    """Return torch's private object of this dotted path, or the fallback in a torch that has none."""
+    """Return torch's private object, as in "module:name", or the fallback in a torch that has none."""
     try:
-        return functools.reduce(getattr, path.split("."), torch)
-    except AttributeError:
+        return pkgutil.resolve_name(path)
+    except (AttributeError, ImportError):
         return fallback
 
 
-# Whether torch.jit.trace is at work: it must record the plain layer.
-jit_tracing = private("_C._get_tracing_state", lambda: None)
-# The innermost transform of torch.func, or None: tensors inside are wrappers without memory of their own.
-transforming = private("_C._functorch.peek_interpreter_stack", lambda: None)
-# Whether an optimizer's step is to be recorded; the public profiler classes cost microseconds to ask.
-profiling = private("autograd._profiler_enabled", lambda: True)
-# Hooks on all modules and on all optimizers: where there are any, modules and steps are run one by one.
+# torch.jit.trace's state, or None: it has to record the plain layer.
+jit_tracing = private("torch:_C._get_tracing_state", lambda: torch.jit.is_tracing() or None)
+# The innermost transform of torch.func, or None: tensors inside are wrappers without memory of their own,
+# whose address torch refuses to give.
+transforming = private("torch:_C._functorch.peek_interpreter_stack", lambda: None)
+# True while torch.export is at work: it must record the plain layer, too.
+exporting = private("torch:compiler.is_exporting", lambda: False)
+# True if an optimizer's step has to be recorded; the public profiler classes take microseconds to ask.
+profiling = private("torch:autograd._profiler_enabled", lambda: True)
+# Hooks on all modules and on all optimizers: where there are any, or torch does not say, modules and steps
+# are run one by one.
+UNKNOWN = {"unknown": None}
 MODULE_HOOKS = [
-    getattr(module_hooks, name, {})
-    for name in (
-        "_global_forward_hooks",
-        "_global_forward_pre_hooks",
-        "_global_backward_hooks",
-        "_global_backward_pre_hooks",
-    )
+    private("torch.nn.modules.module:_global_forward_hooks", UNKNOWN),
+    private("torch.nn.modules.module:_global_forward_pre_hooks", UNKNOWN),
+    private("torch.nn.modules.module:_global_backward_hooks", UNKNOWN),
+    private("torch.nn.modules.module:_global_backward_pre_hooks", UNKNOWN),
 ]
 OPTIMIZER_HOOKS = [
-    getattr(optimizer_hooks, name, {})
-    for name in ("_global_optimizer_pre_hooks", "_global_optimizer_post_hooks")
+    private("torch.optim.optimizer:_global_optimizer_pre_hooks", UNKNOWN),
+    private("torch.optim.optimizer:_global_optimizer_post_hooks", UNKNOWN),
 ]
-_frames = private("_C._dynamo.eval_frame", None)
-_top_saved_hooks = private("_C._autograd._top_saved_tensors_default_hooks", None)
+# What torch.compile looks at before it runs a function; see `eager`.
+_frames = private("torch:_C._dynamo.eval_frame", None)
+# The innermost hooks on saved tensors, or None; torch 2.6 does not have it.
+_top_saved_hooks = private("torch:_C._autograd._top_saved_tensors_default_hooks", None)
 
 
 def saved_tensors_have_hooks() -> bool:
     """Return whether saved tensors pass through hooks at present, as in activation checkpointing."""
-    if _top_saved_hooks is None:
-        return False
-    try:
+    if _top_saved_hooks is not None:
         return _top_saved_hooks(True) is not None
-    except TypeError:  # an older torch takes no argument
-        return _top_saved_hooks() is not None
+    try:  # forbidding them is public, takes a few microseconds longer, and fails where there are some
+        with torch.autograd.graph.disable_saved_tensors_hooks("msbp asks whether there are any"):
+            return False
+    except RuntimeError:
+        return True
 
 
 def sgemm_address() -> int:
@@ -79,7 +83,8 @@ def eager(function: Callable) -> Any:
 
     torch.compiler.disable does the same, but takes seconds to import: it is the fallback.
     """
-    if not hasattr(_frames, "set_eval_frame"):
+    skips = hasattr(_frames, "set_code_exec_strategy") or hasattr(_frames, "skip_code")
+    if not skips or not hasattr(_frames, "set_eval_frame"):
         return torch.compiler.disable(function)
 
     @functools.wraps(function)
@@ -102,15 +107,15 @@ def _skip(code: CodeType) -> None:
     if hasattr(_frames, "set_code_exec_strategy"):
         act = _frames._FrameAction
         _frames.set_code_exec_strategy(code, _frames._FrameExecStrategy(act.SKIP, act.DEFAULT))
-    elif hasattr(_frames, "skip_code"):
+    else:  # torch 2.6
         _frames.skip_code(code)
 
 
 class Converted(nn.Module):
     """A layer that stands for one of torch's, `plain`; it goes before that in the list of bases.
 
-    torch.compile and torch.fx call it as a whole; torch.jit.trace and a vmap without gradients take the plain
-    forward pass; torch.jit.script and gradients by torch.func are refused.
+    torch.compile and torch.fx call it as a whole; torch.export, torch.jit.trace and a vmap without gradients
+    take the plain forward pass; torch.jit.script and gradients by torch.func are refused.
     """
 
     plain: type[nn.Module]
@@ -130,7 +135,7 @@ class Converted(nn.Module):
         self.__class__ = self.plain  # type: ignore[assignment]
 
     def _instead(self, x: Any, *others: Any, **named: Any) -> Any:
-        """Return the output that a tool gets in place of the layer's own."""
+        """Return the output for a tracer or transform."""
         if isinstance(x, fx.Proxy) and x.tracer.root is not self:  # type: ignore[attr-defined]
             path: Any = x.tracer.path_of_module(self)  # type: ignore[attr-defined]
             return x.tracer.create_proxy("call_module", path, (x, *others), named)
@@ -148,7 +153,7 @@ def eager_forward(forward: Callable) -> Any:
     @functools.wraps(forward)
     def run(self: Any, input: Any, *others: Any, **named: Any) -> Any:  # the name in torch's layers
         traced = jit_tracing() is not None or transforming() is not None
-        if traced or (type(input) is not Tensor and isinstance(input, fx.Proxy)):
+        if traced or (type(input) is not Tensor and (isinstance(input, fx.Proxy) or exporting())):
             return self._instead(input, *others, **named)
         return forward(self, input, *others, **named)
 
