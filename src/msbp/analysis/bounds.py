@@ -63,7 +63,7 @@ def rows_of(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         check: str, condition: str, bound: float, measured: float, unit: str, **rest: Any
     ) -> dict[str, Any]:
         form = "{:.2f}°" if unit == "degrees" else "{:.4f}"
-        texts = {"bound_text": form.format(bound), "measured_text": form.format(measured)}
+        texts = {"bound_text": form.format(bound), "measured_text": form.format(round(measured, 4) + 0.0)}
         return (
             {"check": check, "condition": condition, "bound": bound, "measured": measured, "unit": unit}
             | texts

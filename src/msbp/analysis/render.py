@@ -20,7 +20,8 @@ LATEX = str.maketrans(
     | {"|": r"\textbar{}", "<": r"\textless{}", ">": r"\textgreater{}", "[": "{[}", "]": "{]}", "*": "{*}"}
     | {"'": r"\textquotesingle{}", "`": r"\textasciigrave{}"}
     | {"γ": r"$\gamma$", "δ": r"$\delta$", "×": r"$\times$", "±": r"$\pm$", "≥": r"$\ge$", "–": "--"}
-    | {"ℓ": r"$\ell$", "∂": r"$\partial$", "−": "$-$"}
+    | {"ℓ": r"$\ell$", "∂": r"$\partial$", "ρ": r"$\rho$", "θ": r"$\theta$", "μ": r"$\mu$"}
+    | {"°": r"$^\circ$", "ᵀ": r"$^T$", "√": r"$\surd$"}
     | {raised: rf"\textsuperscript{{{digit}}}" for digit, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
 )
 TABLE = Template(

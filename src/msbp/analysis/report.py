@@ -13,7 +13,7 @@ from hydra.errors import HydraException
 from hydra.utils import get_method
 
 from ..record import counts, different, flat, settings, signature
-from . import table_text
+from . import bounds, table_text
 from .claims import Claim
 from .render import Document, Sheet, drawn_forest, images, markdown, renderings
 from .runs import Sources
@@ -70,6 +70,8 @@ def titled(document: Document, sheet: Sheet) -> str:
 
 def reproduce(document: Document, where: Sequence[str]) -> str:
     """Return the command that runs what the document lacks."""
+    if document.missing == [bounds.RUN]:
+        return bounds.RUN
     kind = "all" if document.claims else f"{'figure' if document.figure else 'table'}={document.name}"
     return shlex.join(["python", "scripts/reproduce.py", kind, *where])
 
