@@ -10,13 +10,12 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from msbp.analysis import benchmarks, sources
-from msbp.analysis.catalogue import CLAIMS, catalogue
-from msbp.analysis.documents import Document, document
-from msbp.analysis.published import contents
-from msbp.analysis.publishing import publish, publish_angles
-from msbp.analysis.settings import Settle, settings_from
-from msbp.analysis.wanted import plain
+from msbp.analysis import benchmarks
+from msbp.analysis.publish import contents, publish, publish_angles
+from msbp.analysis.render import Document
+from msbp.analysis.report import document
+from msbp.analysis.runs import BENCHMARKS, RECORDS, own
+from msbp.analysis.settings import CLAIMS, Settle, catalogue, plain, settings_from
 from msbp.cli import start
 from msbp.config import CONF, check_keys, compose, folder
 from msbp.files import save
@@ -38,10 +37,10 @@ def run(cfg: DictConfig, settle: Settle) -> None:
     if not chosen and not cfg.bench:
         raise ValueError(f"publish what? table= or figure= one of {', '.join(every)}, or bench=true")
     if cfg.bench:
-        results = benchmarks.publish(outputs / "bench", published / "bench.json", cfg.allow_dirty)
+        results = benchmarks.publish(outputs / "bench", published / BENCHMARKS, cfg.allow_dirty)
         print(f"{len(results)} benchmarks are in {published / 'bench.json'}")
     if chosen:
-        measured = sources.own(outputs, published, settle)
+        measured = own(outputs, published, settle)
         put([document(config, measured) for config in chosen], published, cfg)
     names = [CLAIMS, *(config["name"] for config in chosen)]
     rewritten = save(contents(published, Path(cfg.paths.readme), every, settle, names))
@@ -50,14 +49,14 @@ def run(cfg: DictConfig, settle: Settle) -> None:
 
 def put(documents: Sequence[Document], published: Path, cfg: DictConfig) -> None:
     """Records and angles into the files of what is published; all of the records, or none."""
-    recorded = [made for made in documents if made.used or made.empty]
+    recorded = [each for each in documents if len(each.used) or each.empty]
     if recorded:
-        path = published / "records.jsonl"
+        path = published / RECORDS
         change = publish(recorded, path, cfg.allow_dirty, cfg.replace)
-        print(f"{path}:", *change.told(), sep="\n  ")
-    for made in documents:
-        if made.angles:
-            print(f"{publish_angles(made, published / ANGLES)} angles are in {published / ANGLES}")
+        print(f"{path}:", *change.lines(), sep="\n  ")
+    for each in documents:
+        if len(each.angles):
+            print(f"{publish_angles(each, published / ANGLES)} angles are in {published / ANGLES}")
 
 
 if __name__ == "__main__":

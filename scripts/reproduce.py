@@ -21,10 +21,9 @@ from omegaconf import DictConfig
 from pydantic import PositiveInt
 
 from msbp import jobs
-from msbp.analysis import sources
 from msbp.analysis.plan import Plan
-from msbp.analysis.settings import settings_from
-from msbp.analysis.wanted import Config, configs, plain
+from msbp.analysis.runs import own
+from msbp.analysis.settings import Config, configs, plain, settings_from
 from msbp.cli import start
 from msbp.config import CONF, ROOT, Options, Paths, compose
 
@@ -54,9 +53,7 @@ def main(cfg: DictConfig) -> None:
     options = ReproduceOptions.of(cfg)
     outputs, published = Path(cfg.paths.outputs), Path(cfg.paths.published)
     settle, where = settings_from(Path(CONF), compose), [w for w in given.task if w.startswith(FOR_RUNS)]
-    plan = Plan(
-        chosen_by(cfg), lambda: sources.own(outputs, published, settle, where), where, tasks_of(options)
-    )
+    plan = Plan(chosen_by(cfg), lambda: own(outputs, published, settle, where), where, tasks_of(options))
     leave_out_what_has_no_data(plan, ("paths.offline=true",) if options.dry_run else ())
     planned = plan()
     if options.dry_run:

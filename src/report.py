@@ -5,19 +5,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import hydra
+import pandas as pd
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from msbp.analysis import published, sources
-from msbp.analysis.catalogue import catalogue
-from msbp.analysis.documents import document
-from msbp.analysis.other import listed, other, unused
-from msbp.analysis.page import page
-from msbp.analysis.runs import Record
-from msbp.analysis.settings import Settle, settings_from
-from msbp.analysis.sources import Sources
-from msbp.analysis.terminal import ordered, said
-from msbp.analysis.wanted import Config, plain
+from msbp.analysis import runs
+from msbp.analysis.publish import contents, stale
+from msbp.analysis.render import files
+from msbp.analysis.report import document, listed, ordered, other, page, terminal, unused
+from msbp.analysis.runs import Sources
+from msbp.analysis.settings import Config, Settle, catalogue, plain, settings_from
 from msbp.cli import start
 from msbp.config import CONF, check_keys, compose, folder
 from msbp.files import save
@@ -37,7 +34,7 @@ def main(cfg: DictConfig) -> None:
 
 
 def report(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> None:
-    """Write what is chosen, or all there is, and say it.
+    """Write what is chosen, or all there is, and print it.
 
     where: overrides with which commands leave their runs where these are.
     """
@@ -47,34 +44,33 @@ def report(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> None:
     chosen = [plain(cfg[group], conf) for group in ("table", "figure") if group in cfg]
     documents = ordered(document(config, measured) for config in chosen or catalogue(conf).values())
     rest = [] if chosen else other(measured.runs, documents)
-    for made in documents + rest:
-        files = published.files_of(made)
-        save({place / f"{made.name}.{suffix}": content for suffix, content in files.items()})
+    for each in documents + rest:
+        save({place / f"{each.name}.{suffix}": content for suffix, content in files(each).items()})
     if not chosen:
         save({place / "index.html": page(documents + rest, measured)})
-    print(*said(documents, measured.where), sep="\n")
-    say_unused(unused(measured.runs, documents), bool(chosen))
-    for damaged in measured.runs.damaged:
+    print(*terminal(documents, measured.where), sep="\n")
+    print_unused(unused(measured.runs, documents), bool(chosen))
+    for damaged in measured.damaged:
         print(f"left out {damaged}", file=sys.stderr)
     print(f"\nMarkdown, LaTeX, CSV and figures are in {place}" + ("" if chosen else "; index.html shows all"))
 
 
-def say_unused(runs: Sequence[Record], chosen: bool) -> None:
-    """The runs that are in no row, or that there are some where not all rows were looked at."""
-    if runs and chosen:
+def print_unused(runs: pd.DataFrame, chosen: bool) -> None:
+    """Print the runs that are in no row; only their number where not all rows were looked at."""
+    if len(runs) and chosen:
         print(f"\n{len(runs)} other records are not part of this; python -m src.report has all")
-    elif runs:
+    elif len(runs):
         print(f"\n{len(runs)} records match no row of a table; other.md has their times:")
         print(*listed(runs, compose), sep="\n")
 
 
 def read(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> Sources:
-    """What the user measured or what is published, never both."""
+    """Return the user's measurements or the published ones, never both."""
     place = folder("paths.published", cfg.paths.published)
     if cfg.records == "own":
-        return sources.own(folder("paths.outputs", cfg.paths.outputs), place, settle, where)
+        return runs.own(folder("paths.outputs", cfg.paths.outputs), place, settle, where)
     if cfg.records == "published":
-        return sources.published(place, settle)
+        return runs.published(place, settle)
     raise ValueError(f"records={cfg.records}: want own (the runs below paths.outputs) or published")
 
 
@@ -83,10 +79,10 @@ def keep_published(cfg: DictConfig, every: Mapping[str, Config], settle: Settle)
     if cfg.readme not in ("write", "check"):
         raise ValueError(f"readme={cfg.readme}: want write or check")
     place, readme = folder("paths.published", cfg.paths.published), Path(cfg.paths.readme)
-    files = published.contents(place, readme, every, settle, draw=cfg.readme == "write")
-    outdated = published.stale(files)
+    texts = contents(place, readme, every, settle, draw=cfg.readme == "write")
+    outdated = stale(texts)
     if cfg.readme == "write":
-        save(files)
+        save(texts)
     elif outdated:
         names = ", ".join(map(str, outdated))
         raise ValueError(f"stale: {names}; run python -m src.report readme=write and commit")

@@ -16,12 +16,14 @@ from omegaconf import DictConfig, OmegaConf
 from msbp import record
 from msbp.cli import report_command, start
 from msbp.config import CONF
-from msbp.training import locks, machine
+from msbp.files import json_text, save
+from msbp.tasks.base import Splits
+from msbp.training import locks, machine, progress
 from msbp.training.checkpoint import Checkpoint, drop_finished, save_weights
 from msbp.training.clock import Clock
 from msbp.training.probes import unpropagated_fraction
 from msbp.training.request import Request
-from msbp.training.run import Run
+from msbp.training.run import DIVERGED, Diverged, Run
 
 log = logging.getLogger(__name__)
 DEV_BATCHES = 10  # for dropped_fraction
@@ -40,18 +42,21 @@ def main(cfg: DictConfig) -> float:
 
 
 def train(cfg: DictConfig, folder: Path, overrides: list[str]) -> Mapping[str, Any]:
-    """Return the record of this request: the one that exists, or that of a new run in folder."""
-    ask = Request.of(cfg)
+    """Return the record of this request: the one that exists for equal data, or that of a new run."""
+    ask, files = Request.of(cfg), command_line(cfg, overrides)
     checkpoints = ask.outputs / "checkpoints"
+    progress.name_job(f"{cfg.task.name} {cfg.method.name}, seed {ask.seed}")
+    splits = ask.task.splits(ask.seed)
     with locks.request(checkpoints, ask.key, again=cfg.force) as place:
-        known = record.find(ask.outputs, ask.signature, ask.seed)
+        known = record.find(ask.outputs, ask.signature, ask.seed, splits.digest)
         if known or cfg.force:
             drop_finished(place, ask.trainer.epochs)
         if known and not cfg.force:
             log.info("this request has a record; force=true runs it again\n%s", record.summary(*known))
             return known[1]
-        with locks.run_folder(folder, command_line(cfg, overrides)), locks.company(checkpoints) as alone:
-            return learn(ask, folder, place, alone)
+        locks.drop_abandoned(ask.outputs, files)
+        with locks.run_folder(folder, files), locks.company(checkpoints) as alone:
+            return learn(ask, splits, folder, place, alone)
 
 
 def command_line(cfg: DictConfig, overrides: list[str]) -> dict[str, bytes]:
@@ -60,16 +65,24 @@ def command_line(cfg: DictConfig, overrides: list[str]) -> dict[str, bytes]:
     return {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
 
 
-def learn(ask: Request, folder: Path, place: Path, alone: Callable[[], bool]) -> Mapping[str, Any]:
+def learn(
+    ask: Request, splits: Splits, folder: Path, place: Path, alone: Callable[[], bool | None]
+) -> Mapping[str, Any]:
     """Train, with a checkpoint at place, and write the run's files into folder; the record comes last."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     trainer, device = ask.trainer, machine.device_of(ask.trainer.device)
     allocator = machine.set_up(trainer.threads, device)
     here = machine.describe(device)
     settings, times = record.settings(ask.cfg), machine.timed_under(here)
-    checkpoint = Checkpoint(place, settings, lambda: times | {"alone": alone()}, ask.resume)
-    run, k_per_layer = prepare(ask, device)
-    trainer.fit(run, checkpoint)
+    checkpoint = Checkpoint(place, settings, lambda: times | {"alone": alone()}, ask.resume, splits.digest)
+    run, k_per_layer = prepare(ask, splits, device)
+    try:
+        trainer.fit(run, checkpoint)
+    except Diverged as error:
+        names = {"signature": ask.signature, "seed": ask.seed, "data_digest": splits.digest}
+        found = {"epoch": error.epoch, "step": error.step, "reason": error.reason}
+        save({folder / DIVERGED: json_text({**names, **found, "started_at": started}, indent=1)})
+        raise
 
     some = islice(ask.task.batches(run.splits.dev, ask.seed, epoch=0), DEV_BATCHES)
     done = record.asked(ask.cfg, ask.method, k_per_layer) | run.measured() | here
@@ -79,7 +92,8 @@ def learn(ask: Request, folder: Path, place: Path, alone: Callable[[], bool]) ->
         "disturbed": disturbed,
         "allocator_keeps_memory": allocator,
         "dropped_fraction": unpropagated_fraction(run.model, ask.task, some, k_per_layer),
-        "notes": list(run.splits.notes),
+        "notes": list(splits.notes),
+        "data_digest": splits.digest or None,
         "started_at": started,
         "config": settings,
     }
@@ -92,9 +106,8 @@ def learn(ask: Request, folder: Path, place: Path, alone: Callable[[], bool]) ->
     return done
 
 
-def prepare(ask: Request, device: torch.device) -> tuple[Run, dict[str, int]]:
+def prepare(ask: Request, splits: Splits, device: torch.device) -> tuple[Run, dict[str, int]]:
     """Return the run, before its first step, and k by layer; the model depends on the seed alone."""
-    splits = ask.task.splits(ask.seed)
     for note in splits.notes:
         log.info(note)
     model = ask.model(splits.sizes).to(device)

@@ -32,7 +32,10 @@ class TranslateOptions(Options):
     alpha: Alpha | None
     threads: PositiveInt
     device: Literal["cpu", "cuda", "auto"]
-    allow: Annotated[list[Name], Field(description="brackets make a list, as in: allow=[my_models]")]
+    allow: Annotated[
+        list[Name],
+        Field(description="brackets make a list, as in: allow=[my_models]", default_factory=list),
+    ]
 
 
 @hydra.main(config_path=CONF, config_name="translate", version_base="1.3")

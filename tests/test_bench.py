@@ -7,27 +7,32 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from omegaconf import OmegaConf
 
 from msbp.analysis import benchmarks
-from msbp.bench.case import configuration, measure
-from msbp.bench.progress import Voice
+from msbp.bench.case import BenchOptions, configuration, measure
+from msbp.bench.timed_model import Reporter
 from msbp.config import CONF, compose
 from msbp.tasks import mnist
+from msbp.training import machine
 
 ROOT = Path(__file__).resolve().parents[1]
 QUICK = ("seconds=0", "block=2", "settle=1", "warmup=0", "paths.offline=true")
 TINY = 'overrides=["task.sample=tiny","model.hidden=20","task.batch_size=8"]'
 NUMBERS = {
-    "forward_ms", "bp_ms", "update_ms", "total_ms", "bp_p10_ms", "bp_p90_ms", "bp_materialised_ms",
-    "bp_gflops", "peak_mib",
+    "forward_ms", "bp_ms", "update_ms", "total_ms", "bp_p10_ms", "bp_p90_ms", "bp_gflops", "peak_mib",
 }  # fmt: skip
 CASES = sorted(path.stem for path in Path(CONF, "case").glob("*.yaml"))
 SWEEPS = sorted(path.stem for path in Path(CONF, "sweep").glob("*.yaml"))
 
 
+def options(*overrides):
+    return BenchOptions.of(compose(overrides, config="bench"))
+
+
 def bench(*overrides):
-    return measure(compose([*QUICK, TINY, *overrides], config="bench"), Voice())
+    return measure(options(*QUICK, TINY, *overrides), Reporter())
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +57,9 @@ def test_a_result_has_the_rows_and_fields_that_were_promised(result):
     for row in result["rows"]:
         assert all(row[number] > 0 for number in NUMBERS - {"peak_mib"}), row
         assert row["peak_mib"] >= 0 and row["bp_p10_ms"] <= row["bp_ms"] <= row["bp_p90_ms"]
-        for opponent in ("vs_torch", "vs_dense"):
-            assert set(row[opponent]) == {"bp", "bp_update", "total"}
+        for comparison in ("vs_torch", "vs_dense"):
+            assert set(row[comparison]) == {"bp", "bp_update", "total"}
+    assert result["timing_rule"] == 2 and benchmarks.checked(result) is result
 
 
 def test_a_result_says_where_it_was_measured(result):
@@ -62,7 +68,7 @@ def test_a_result_says_where_it_was_measured(result):
         assert result[fact] not in (None, "")
 
 
-def test_an_opponent_is_as_fast_as_itself(result):
+def test_a_comparison_row_is_as_fast_as_itself(result):
     rows = {row["name"]: row for row in result["rows"]}
     for name in ("torch", "dense"):
         assert rows[name][f"vs_{name}"] == {"bp": 1, "bp_update": 1, "total": 1}
@@ -71,7 +77,7 @@ def test_an_opponent_is_as_fast_as_itself(result):
         )
 
 
-def test_ratios_are_left_out_without_the_opponent():
+def test_ratios_are_left_out_without_the_comparison_row():
     (row,) = bench("only=msbp")["rows"]
     assert row["vs_torch"] is None and row["vs_dense"] is None
 
@@ -80,6 +86,20 @@ def test_rows_keep_the_entries_that_they_name(result):
     kept = {row["name"]: set(row["k_per_layer"].values()) for row in result["rows"]}
     assert kept["sbp"] == kept["msbp"] == kept["unified"] == {1}  # .04 of 20
     assert kept["dense"] == kept["same_engine"] == {20}
+
+
+def test_every_repetition_keeps_its_medians():
+    result = bench("only=[torch,msbp]", "repetitions=2", "seed=5")
+    assert [repetition["seed"] for repetition in result["repetitions"]] == [5, 6]
+    for repetition in result["repetitions"]:
+        assert [row["name"] for row in repetition["rows"]] == ["torch", "msbp"] and repetition[
+            "cpu_share"
+        ] > 0
+        for row in repetition["rows"]:
+            assert row["bp_ms"] + row["update_ms"] > 0 and row["total_ms"] > row["bp_update_ms"] > 0
+    assert [row["steps"] for row in result["rows"]] == [2 * 3, 2 * 3]  # the three rounds of each
+    assert result["protocol"]["repetitions"] == 2
+    assert "repetitions=2" in benchmarks.command(result) and not benchmarks.settings(["repetitions=2"])
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -97,11 +117,16 @@ def test_every_case_has_rows_that_compose(case):
 
 @pytest.mark.parametrize("sweep", SWEEPS)
 def test_every_sweep_names_a_setting_of_training(sweep):
-    cfg = compose([f"sweep={sweep}"], config="bench")
-    assert cfg.sweep.name == sweep and len(cfg.sweep["values"]) > 2
-    last = cfg.sweep["values"][-1]
-    row = compose([*cfg.case.overrides, f"{cfg.sweep.key}={last}"])
-    assert OmegaConf.select(row, cfg.sweep.key) == last
+    chosen = options(f"sweep={sweep}")
+    assert chosen.sweep.name == sweep
+    if chosen.sweep.key == "threads":
+        assert chosen.sweep.values == sorted(
+            {min(count, machine.cores()) for count in (1, 2, machine.cores())}
+        )
+        return
+    last = chosen.sweep.values[-1]
+    row = compose([*chosen.case.overrides, f"{chosen.sweep.key}={last}"])
+    assert OmegaConf.select(row, chosen.sweep.key) == last and len(chosen.sweep.values) > 2
 
 
 def test_a_sweep_measures_every_value_and_keeps_more_with_a_larger_ratio():
@@ -112,34 +137,81 @@ def test_a_sweep_measures_every_value_and_keeps_more_with_a_larger_ratio():
     assert benchmarks.name(result) == "mnist-by-k"
 
 
+def test_a_sweep_over_threads_sets_them_for_each_point(monkeypatch):
+    monkeypatch.setattr(machine, "cores", lambda: 2)
+    counts, set_up = [], machine.set_up
+
+    def recorded(threads, *args, **kwargs):
+        counts.append(threads)
+        return set_up(threads, *args, **kwargs)
+
+    monkeypatch.setattr(machine, "set_up", recorded)
+    try:
+        result = bench("sweep=threads", "only=msbp")
+    finally:
+        torch.set_num_threads(1)
+    assert counts == [1, 1, 2] and [point["value"] for point in result["points"]] == [1, 2]
+    assert result["key"] == "threads" and benchmarks.name(result) == "mnist-by-threads"
+
+
+def test_names_of_cases_lead_to_no_other_folder():
+    assert benchmarks.name(bench("case.name=../x/y", "only=torch")) == "_._x_y"
+
+
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ("format=xml", "format must be one of table, json, got 'xml'"),
-        ("allocator=none", "allocator must be one of keep, default"),
-        ("seconds=-1", "seconds must be a number of at least 0"),
-        ("block=1", "block must be a whole number above settle=1, got 1"),
-        ("only=[tensorflow]", "no row tensorflow; there are torch, dense"),
-        ("only=tensorflow", "no row tensorflow; there are torch, dense"),
-        ("only=3", "only must be text or a list or null, got 3"),
-        ("threads=99999", "^threads=99999, but"),
-        ("threads=0", "^threads must be a whole number of at least 1, got 0"),
+        ("format=xml", "format must be 'table' or 'json', got 'xml'"),
+        ("allocator=none", "allocator must be 'keep' or 'default', got 'none'"),
+        ("seconds=-1", "seconds must be greater than or equal to 0, got -1"),
+        ("seconds=inf", "seconds must be a finite number, got inf"),
+        ("seconds=x", "seconds must be a number, got 'x'"),
+        ("repetitions=0", "repetitions must be greater than 0, got 0"),
+        ("block=1", "block must be greater than settle=1, got 1"),
+        ("cycle=2", "cycle=2 must divide block - settle, which is 1"),
+        ("warmup=1.5", "warmup must be a whole number, got 1.5"),
+        ("only=[]", "only must be text or have at least 1 item"),
+        ("only=[tensorflow]", "only: no row tensorflow; there are torch, dense"),
+        ("only=tensorflow", "only: no row tensorflow; there are torch, dense"),
+        ("only=3", "only must be text or a list, got 3; leave it out to measure all rows"),
+        ("+settling.mspb=3", "settling: no row mspb; there are torch, dense"),
+        ("threads=99999", "threads=99999, but"),
+        ("threads=0", "threads must be a whole number of at least 1, got 0"),
+        ("case.name=null", "case.name must be text, got None"),
+        ("case.overrides=null", "case.overrides must be a list, got None"),
+        ("~case", "case is missing"),
+        ("rows=null", "rows must be a node of lists of overrides by name, got None"),
         ("rows.msbp=3", "rows.msbp must be a list, got 3"),
+        ("+sweep={name:a,key:b,values:[]}", "sweep.values must have at least 1 item"),
+        (
+            "+sweep={name:a,key:threads,values:[0]}",
+            "sweep.values must be a whole number of at least 1, got 0",
+        ),
+        ("+second=3", "there is no key second; want "),
+        ("+paths.anything=3", "there is no key paths.anything; want "),
+        ("seed=-1", "seed must be greater than or equal to 0, got -1"),
     ],
 )
-def test_a_wrong_setting_is_refused_in_a_sentence(wrong, words):
-    with pytest.raises(Exception, match=words.replace(".", r"\.")):
-        bench(wrong)
+def test_a_wrong_option_is_refused_in_a_sentence_before_work(wrong, words):
+    with pytest.raises(ValueError) as refusal:
+        options(*QUICK, TINY, wrong)
+    assert str(refusal.value).startswith(words) and "\n" not in str(refusal.value)
 
 
-def test_every_place_of_a_run_can_be_named_and_reaches_a_row(tmp_path):
-    places = set(compose().paths)
-    given = [f"paths.{key}={tmp_path}/{key}" for key in places - {"offline"}] + ["paths.offline=true"]
-    row = configuration(compose(given, config="bench"), [], "msbp")
-    assert row.paths == {key: f"{tmp_path}/{key}" for key in places} | {"offline": True}
+def test_threads_are_not_set_beside_a_sweep_over_them(monkeypatch):
+    monkeypatch.setattr(machine, "cores", lambda: 2)
+    with pytest.raises(ValueError, match=r"threads=2 has no effect where sweep\.key=threads; leave it out"):
+        options("sweep=threads", "threads=2")
+
+
+def test_all_paths_of_a_run_can_be_given_and_reach_a_row(tmp_path):
+    paths = set(compose().paths)
+    given = [f"paths.{key}={tmp_path}/{key}" for key in paths - {"offline"}] + ["paths.offline=true"]
+    row = configuration(options(*given), [], "msbp", 0)
+    assert row.paths == {key: f"{tmp_path}/{key}" for key in paths} | {"offline": True}
 
 
 def test_missing_data_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(mnist, "BUNDLED", tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match="no train-images-idx3-ubyte.gz"):
+    with pytest.raises(FileNotFoundError, match=r"no train-images-idx3-ubyte\.gz"):
         bench("overrides=[]", f"paths.data={tmp_path}")

@@ -94,6 +94,8 @@ REFUSED = [
     ({"text": 3, "number": "x"}, "top.text must be text, got 3\ntop.number must be a number or a node"),
     ({"name": {"_target_": "nowhere.at_all"}}, "top.name: Error loading 'nowhere.at_all'"),
     ({"name": "bad"}, "top: no such name"),
+    ({"_partial_": []}, "top._partial_ must be true or false, got []"),
+    ({"_nope_": 1}, "there is no key top._nope_; want name, number, pair, text"),
     ({"name": {"_target_": "targets.target", "text": 1}}, "top.name.text must be text, got 1"),
 ]
 

@@ -41,7 +41,7 @@ def conll(folder: Path) -> None:
 def penn(folder: Path) -> None:
     tree = "( (S (NP-SBJ (DT the) (NN {})) (VP (VBD poured) (NP (-NONE- *))) (. .)) )\n"
     for number in (200, 2200, 2300):
-        (folder / f"wsj_{number:04}.mrg").write_text("".join(tree.format(f"w{i}") for i in range(9)))
+        (folder / f"wsj_{number:04}.mrg").write_text("".join(tree.format(f"w{number}x{i}") for i in range(9)))
 
 
 def labelled(folder: Path) -> None:

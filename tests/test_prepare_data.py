@@ -57,6 +57,24 @@ def test_a_setting_that_a_task_refuses_is_said_of_it(prepare, capsys):
     )
 
 
+@pytest.mark.parametrize(("words", "code"), [(["--help"], 0), (["-h", "task=mnist"], 0), (["mnist"], 2)])
+def test_help_and_words_that_are_no_settings_read_no_data(monkeypatch, capsys, words, code):
+    monkeypatch.setattr(sys, "argv", ["prepare_data.py", *words])
+    with pytest.raises(SystemExit) as end:
+        main()
+    out = capsys.readouterr()
+    assert end.value.code == code and "KEY=VALUE" in out.out + out.err
+    assert ("tasks: en_vi, mnist" in out.out) if code == 0 else ("was task=mnist meant?" in out.err)
+
+
+def test_several_tasks_may_be_named(prepare, capsys):
+    assert prepare("task=parsing,pos") == 1
+    assert re.findall(r"^\w+: not ready", capsys.readouterr().out, re.M) == [
+        "parsing: not ready",
+        "pos: not ready",
+    ]
+
+
 def test_data_that_are_malformed_keep_no_others_from_being_read(tmp_path, prepare, capsys):
     for folder, names, text, _ in MALFORMED.values():
         (tmp_path / folder).mkdir(parents=True)

@@ -8,9 +8,8 @@ import pytest
 import torch
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from msbp.analysis.catalogue import catalogue
-from msbp.analysis.published import contents, stale
-from msbp.analysis.settings import settings_from
+from msbp.analysis.publish import contents, stale
+from msbp.analysis.settings import catalogue, settings_from
 from msbp.config import CONF, ROOT, compose
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from msbp import record
 from msbp.config import ROOT, compose
-from msbp.record import NEEDED, find, parse, settings, signature, summary, write
+from msbp.record import Record, find, parse, settings, signature, summary, write
 
 SAME = [
     "seed=7", "force=true", "paths.data=/x", "paths.outputs=y", "paths.offline=true", "trainer.device=auto",
@@ -155,15 +155,16 @@ def test_the_newest_whole_record_of_a_request_is_found(tmp_path):
     assert find(tmp_path / "none", "0123abcd", 0) is None
 
 
+NEEDED = [name for name, field in Record.model_fields.items() if field.is_required()]
 WRONG = {
     "r": "0.04", "gamma": [], "test": None, "test_last": float("nan"), "k_per_layer": 3, "bp_s": "abc",
     "steps": 1.5, "started_at": 5, "threads": True, "config": {"a": 1}, "history": {},
+    "disturbed": 5, "timing_rule": "2", "data_digest": 7, "dropped_fraction": {"a": {"entries": "x"}},
+    "total_s": -1.0, "metric_signature": 3,
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "change", [{key: ...} for key in NEEDED if "." not in key] + [{k: v} for k, v in WRONG.items()]
-)
+@pytest.mark.parametrize("change", [{key: ...} for key in NEEDED] + [{k: v} for k, v in WRONG.items()])
 def test_a_record_with_a_field_missing_or_of_the_wrong_type_is_none_and_told(tmp_path, caplog, change):
     damaged = {key: value for key, value in (made() | change).items() if value is not ...}
     (tmp_path / record.NAME).write_text(json.dumps(damaged))
@@ -173,8 +174,18 @@ def test_a_record_with_a_field_missing_or_of_the_wrong_type_is_none_and_told(tmp
 
 def test_what_counts_as_a_record_can_be_told(tmp_path):
     needed = {key: value for key, value in made().items() if key in NEEDED}
+    assert Record.parse(json.dumps(needed)).timing_rule == 1
+    assert Record.parse(json.dumps(needed)).data_digest is None
     for whole in (needed, needed | {"r": None, "gamma": None}, made(k_per_layer={})):
         assert "BP + update" in summary(tmp_path, parse(json.dumps(whole)))
+
+
+def test_every_published_record_is_whole_and_keeps_its_signature():
+    with open(ROOT / "outputs/published/records.jsonl", encoding="utf-8") as lines:
+        for line in lines:
+            found = Record.parse(line)
+            assert found.model_dump(exclude_unset=True) == json.loads(line)
+            assert signature(found.config) == found.signature
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"null", b"{}", b'{"signature": "0123abcd"}', b"\xff"])

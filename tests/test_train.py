@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -21,6 +22,7 @@ from hydra._internal.hydra import Hydra
 from omegaconf import OmegaConf
 
 from msbp.config import compose
+from msbp.tasks.mnist import Mnist
 from src.train import main, train
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -130,7 +132,7 @@ def test_a_damaged_record_is_told_and_the_request_runs(within, caplog):
     ((folder, whole),) = records(within.outputs).items()
     (folder / "record.json").write_text(json.dumps(whole | {"bp_s": "abc"}))
     assert within()["test"] == whole["test"] and len(records(within.outputs)) == 2
-    assert "does not count as a record: missing or of the wrong type in a record: bp_s" in caplog.text
+    assert "does not count as a record: bp_s: Input should be a valid number" in caplog.text
 
 
 def test_a_sweep_gives_its_sweeper_the_dev_score_of_each_job(within, monkeypatch):
@@ -144,6 +146,61 @@ def test_a_sweep_gives_its_sweeper_the_dev_score_of_each_job(within, monkeypatch
     main()
     scores = {record["seed"]: record["dev"] for record in records(within.outputs).values()}
     assert [job.return_value for job in given] == [scores[3], scores[5]]
+
+
+def test_an_existing_record_is_only_shown_for_equal_data(within, tmp_path, monkeypatch, caplog):
+    first = within()
+    assert len(first["data_digest"]) == 16 and within() == first
+    splits = Mnist.splits
+    monkeypatch.setattr(Mnist, "splits", lambda task, seed: replace(splits(task, seed), digest="other"))
+    again = within()
+    assert again["data_digest"] == "other" and again["signature"] == first["signature"]
+    assert len(records(within.outputs)) == 2
+
+
+def test_data_that_are_missing_are_refused_also_where_there_is_a_record(within, tmp_path, monkeypatch):
+    shutil.copytree(ROOT / "data/MNIST/raw", tmp_path / "data/MNIST/raw")
+    asked = ("task.sample=full", "trainer.epochs=1", "task.batch_size=5000", "paths.offline=true")
+    assert within(*asked, f"paths.data={tmp_path}/data") == within(*asked, f"paths.data={tmp_path}/data")
+    monkeypatch.setattr("msbp.tasks.mnist.BUNDLED", tmp_path)
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        within(*asked, f"paths.data={tmp_path}/nowhere")
+
+
+def test_a_run_on_other_data_does_not_resume(within, monkeypatch):
+    within("trainer.save_every=1", at="msbp.training.run.Run.end_epoch")
+    splits = Mnist.splits
+    monkeypatch.setattr(Mnist, "splits", lambda task, seed: replace(splits(task, seed), digest="other"))
+    with pytest.raises(ValueError, match=r"is of other data \(digest [0-9a-f]{16}, not other\)"):
+        within()
+
+
+@pytest.mark.parametrize("method", ["baseline", "msbp"])
+def test_a_diverged_run_leaves_what_happened_and_no_record(within, method):
+    with pytest.raises(FloatingPointError, match="training diverged in epoch 1, step 2: the loss is"):
+        within(f"method={method}", "optimizer.lr=1e38")
+    (left,) = within.outputs.rglob("diverged.json")
+    found = json.loads(left.read_bytes())
+    assert (found["seed"], found["epoch"], found["step"]) == (0, 1, 2) and not records(within.outputs)
+
+
+def test_more_epochs_go_on_from_the_kept_checkpoint_of_a_finished_run(within):
+    within("trainer.keep_checkpoint=true")
+    ((folder, two),) = records(within.outputs).items()
+    four = within("trainer.epochs=4", f"resume={folder}/checkpoint.pt")
+    whole = within("trainer.epochs=4", "force=true")
+    assert four["resumed"] and four["signature"] == whole["signature"] != two["signature"]
+    assert [row["dev"] for row in four["history"]] == [row["dev"] for row in whole["history"]]
+    assert len(records(within.outputs)) == 3
+    with pytest.raises(ValueError, match="trainer.epochs: 2, not 1"):
+        within("trainer.epochs=1", f"resume={folder}/checkpoint.pt")
+
+
+def test_the_folder_of_a_killed_run_is_deleted_when_the_same_command_starts_again(within):
+    within(at="msbp.record.write")
+    assert [path.name for path in within.outputs.glob("runs/*")] == ["0"]
+    within()
+    assert [path.name for path in within.outputs.glob("runs/*")] == ["1"]
 
 
 REFUSED = [
@@ -160,6 +217,17 @@ REFUSED = [
     ("optimizer._target_=collections.Counter", "optimizer"),
     ("+optimizer.weight_decay=-1", "there is no key optimizer.weight_decay; want betas, eps, lr, params"),
     ("+optimizer={_target_:torch.optim.Adam,weight_decay:-1}", "optimizer: Invalid weight_decay"),
+    (
+        "+optimizer={_target_:torch.optim.SparseAdam}",
+        "optimizer: SparseAdam does not support",
+    ),
+    ("+optimizer={_target_:torch.optim.LBFGS}", "optimizer: LBFGS.step() missing 1 required"),
+    ("optimizer._target_=torch.optim.Adam +optimizer.betas=[0.9]", "optimizer.betas[1] is missing"),
+    ("+clip=norm trainer.clip.max_norm=inf", "trainer.clip.max_norm must be finite, got inf"),
+    ("optimizer.lr=nan", "optimizer.lr must be finite, got nan"),
+    ("method.layers=[net.0,net.0]", "method.layers names a layer twice: net.0, net.0"),
+    ("task.name=''", "task.name must not be empty"),
+    ("+paths.anything=1", "there is no key paths.anything"),
     ("trainer.clip=3", "trainer.clip must be a node with a _target_, got 3"),
     ("+clip=value trainer.clip.clip_value=-1", "trainer.clip: clip_value must be positive"),
     ("task.batch_size=true", "task.batch_size must be a whole number"),

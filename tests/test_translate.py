@@ -148,10 +148,17 @@ def test_of_a_damaged_run_the_file_and_the_remedy_are_told_and_nothing_is_writte
 
 
 @pytest.mark.parametrize("changes", [{"alpha": "x"}, {"alpha": float("nan")}, {"alpha": True}, {"alpha": 6},
-                                     {"beam": 2**63 - 1}, {"beam": "x"}], ids=str)  # fmt: skip
-def test_changes_of_the_search_are_refused_by_name(copied, changes):
-    with pytest.raises(ValueError, match=f"^{next(iter(changes))} must be"):
+                                     {"beam": 2**63 - 1}, {"beam": "x"}, {"threads": 0}, {"threads": "x"},
+                                     {"device": "tpu"}, {"allow": "here"}, {"allow": [""]}, {"input": None},
+                                     {"checkpoint": " "}, {"output": 3}], ids=str)  # fmt: skip
+def test_options_out_of_range_are_refused_by_name(copied, changes):
+    with pytest.raises(ValueError, match=rf"^{next(iter(changes))}(\[0\])? must be"):
         copied[1](**changes)
+
+
+def test_an_option_that_nothing_reads_is_refused():
+    with pytest.raises(ValueError, match=r"^there is no key beams; want allow, alpha, beam, "):
+        translate(compose(["checkpoint=a", "input=b", "output=c", "+beams=3"], config="translate"))
 
 
 def test_the_steepest_alpha_and_blank_lines_are_translated(run, translated):

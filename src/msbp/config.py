@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONF = str(ROOT / "conf")
 STRICT = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True)
 NODE = "a node with a _target_"
+HYDRAS = {"_target_": str, "_partial_": bool, "_recursive_": bool, "_convert_": str, "_args_": list}
 WORDS = {  # instead of pydantic's, by type of error
     "bool_type": "true or false", "int_type": "a whole number", "int_from_float": "a whole number",
     "float_type": "a number", "string_type": "text", "none_required": "null", "list_type": "a list",
@@ -145,9 +146,8 @@ def check(node: DictConfig) -> None:
     takes = parameters(plain.get("_target_"))
     if takes is None:
         return
-    given = {key: value for key, value in plain.items() if not str(key).startswith("_")}
-    text = json.dumps(given, ensure_ascii=False)  # in JSON a list may stand for a tuple
-    hints = takes | dict.fromkeys({*below} & {*takes}, Any)
+    text = json.dumps(plain, ensure_ascii=False)  # in JSON a list may stand for a tuple
+    hints = takes | HYDRAS | dict.fromkeys({*below} & {*takes}, Any)
     arguments: Any = TypedDict("arguments", hints, total=False)  # type: ignore[misc]  # keys of a signature
     try:
         TypeAdapter(with_config(STRICT)(arguments)).validate_json(text.encode("utf-8", "replace"))

@@ -71,6 +71,8 @@ class SparseBackprop:
     _groups: list[list[Any]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.layers is not None and len({*self.layers}) < len(self.layers):
+            raise ValueError(f"method.layers names a layer twice: {', '.join(self.layers)}")
         if self.period != 1 and self.schedule == "every":
             raise ValueError(
                 f"method.period={self.period} is for method.schedule=alternate; every has no turns"

@@ -5,14 +5,20 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from .files import check, csv_text, json_text, parsed, written_whole
+from .files import csv_text, json_text, parsed, written_whole
 
 log = logging.getLogger(__name__)
 NAME, ANGLES, HYPOTHESES = "record.json", "angles.jsonl", "hypotheses.txt"
+# Which work counts as the backward pass of a sparse layer. 1: without ∂ℓ/∂W, whose cost is in the update;
+# 2: the whole pass. Times of different rules do not compare; a record without the field follows rule 1.
+TIMING_RULE = 2
+SHOWN = 3  # errors of a file that is no record
+Seconds = Annotated[float, Field(ge=0)]
 # What a run does not learn from; `paper` only holds defaults that other keys refer to.
 IGNORED = (
     *("seed", "force", "resume", "paths", "paper", "hydra", "experiment", "task.fold"),
@@ -27,15 +33,87 @@ UNCOUNTED = {
     "method.period": 1,
 }
 
-# What every reader of a record may count on, by dotted key; * is any.
-NEEDED: dict[str, Any] = {
-    "signature": str, "seed": int, "task": str, "model": str, "method": str, "r": float | None,
-    "gamma": float | None, "metric": str, "dev": float, "test": float, "test_last": float, "best_epoch": int,
-    "steps": int, "bp_s": float, "update_s": float, "total_s": float, "times_comparable": bool,
-    "machine": str, "cpu": str, "device": str, "threads": int, "torch": str, "commit": str, "dirty": bool,
-    "started_at": str, "history": list, "config": dict, "config.method": dict,
-    "k_per_layer": dict, "k_per_layer.*": int,
-}  # fmt: skip
+
+class Dropped(BaseModel):
+    """Shares of a layer's gradient that were not propagated, at the end of training."""
+
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+    entries: float
+    squared_norm: float
+
+
+class Record(BaseModel):
+    """One finished training run as stored in `record.json`, or in a line of the published `records.jsonl`.
+
+    Fields with a default may be missing, as records of earlier versions lack some; unknown fields are kept.
+    """
+
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+    signature: str
+    seed: int = Field(ge=0)
+    task: str
+    sample: str = "full"
+    model: str
+    method: str
+    r: float | None
+    gamma: float | None
+    hidden: int | None = None
+    k_per_layer: dict[str, int]
+    data_s: Seconds = 0.0
+    forward_s: Seconds = 0.0
+    bp_s: Seconds
+    update_s: Seconds
+    total_s: Seconds
+    timing_rule: int = Field(default=1, ge=1)
+    processor_share: float | None = None
+    dev: float
+    test: float
+    test_last: float
+    best_epoch: int
+    metric: str
+    metric_signature: str | None = None
+    steps: int
+    resumed: bool = False
+    history: list[dict[str, float | None]]
+    commit: str
+    dirty: bool
+    machine: str
+    cpu: str
+    device: str
+    threads: int
+    torch: str
+    times_comparable: bool
+    disturbed: list[str] = []
+    data_digest: str | None = None
+    dropped_fraction: dict[str, Dropped] = {}
+    started_at: str
+    config: dict[str, Any]
+
+    @field_validator("config")
+    @classmethod
+    def _has_a_method(cls, config: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(config.get("method"), dict) or not isinstance(config.get("paths", {}), dict):
+            raise ValueError("config.method, and config.paths if it is there, must be nodes")
+        return config
+
+    @classmethod
+    def parse(cls, content: bytes | str) -> "Record":
+        """The record in a JSON text; ValueError names every field that is missing or wrong."""
+        return validated(cls, parsed(content))
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def validated(model: type[Model], value: Any) -> Model:
+    """The value as this model; ValueError is one line that names the wrong fields by dotted key."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        wrong = [f"{'.'.join(map(str, e['loc'])) or model.__name__}: {e['msg']}" for e in error.errors()]
+        more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+        raise ValueError("; ".join(wrong[:SHOWN]) + more) from error
 
 
 def settings(cfg: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
@@ -108,6 +186,7 @@ def asked(cfg: DictConfig, method: Any, k_per_layer: Mapping[str, int]) -> dict[
         "gamma": getattr(method, "gamma", None),
         "hidden": cfg.model.get("hidden"),
         "k_per_layer": dict(k_per_layer),
+        "timing_rule": TIMING_RULE,
     }
 
 
@@ -115,7 +194,7 @@ def summary(path: Path, record: Mapping[str, Any]) -> str:
     """What a user wants to know first, in four lines."""
     letters = "" if record["r"] is None else f" (r={record['r']:g}, gamma={record['gamma']:g})"
     sample = " on the tiny made-up sample" if record.get("sample") == "tiny" else ""
-    reasons = ", ".join(record.get("disturbed", ["this run was disturbed"]))
+    reasons = ", ".join(record.get("disturbed") or ["this run was disturbed"])
     shared = "" if record["times_comparable"] else f"; times not comparable: {reasons}"
     kept = ", ".join(f"{layer} {k}" for layer, k in record["k_per_layer"].items())
     return (
@@ -161,8 +240,8 @@ def angle_line(record: Mapping[str, Any], angle: Mapping[str, Any]) -> str:
     return json_text(about | dict(angle))
 
 
-def find(outputs: Path, wanted: str, seed: int) -> tuple[Path, dict[str, Any]] | None:
-    """The newest record of this signature and seed below outputs; a damaged file is no record, and told."""
+def find(outputs: Path, wanted: str, seed: int, data_digest: str = "") -> tuple[Path, dict[str, Any]] | None:
+    """The newest record of this signature and seed below outputs; files that hold no record are logged."""
     found = []
     for path in outputs.rglob(NAME):
         try:
@@ -170,13 +249,12 @@ def find(outputs: Path, wanted: str, seed: int) -> tuple[Path, dict[str, Any]] |
         except (OSError, ValueError) as error:
             log.warning("%s does not count as a record: %s", path, error)
             continue
-        if (record["signature"], record["seed"]) == (wanted, seed):
+        theirs = record.get("data_digest") or data_digest  # earlier records have none
+        if (record["signature"], record["seed"], theirs) == (wanted, seed, data_digest):
             found.append((record["started_at"], path, record))
     return max(found, key=lambda entry: entry[0])[1:] if found else None
 
 
 def parse(content: bytes | str) -> dict[str, Any]:
-    """A record out of its JSON; ValueError says what is wrong with it."""
-    record = parsed(content)
-    check(record, NEEDED, "record")
-    return record
+    """The fields of a record in a JSON text; ValueError says what is wrong with it."""
+    return Record.parse(content).model_dump(exclude_unset=True)

@@ -1,11 +1,12 @@
-"""Records as the trainer leaves them (guide: one JSON a run), and settings that need no composing."""
+"""Records as the trainer leaves them, and settings that need no composing."""
 
 import json
 
 import pytest
 
-from msbp.analysis.runs import Runs
+from msbp.analysis.runs import angle_frame, run_frame
 from msbp.analysis.settings import Setting
+from msbp.record import Record
 
 LETTERS = {"baseline": (None, None), "sbp": (0.04, 0.0), "msbp": (0.04, 0.8)}
 
@@ -20,7 +21,7 @@ def record_of(signature="5e77e000", seed=0, **fields):
         "test_last": 98.1, "best_epoch": 18, "metric_signature": "accuracy", "dropped_fraction": {},
         "history": [], "commit": "1234567890abcdef", "dirty": False, "machine": "a" * 8, "cpu": "EPYC",
         "device": "cpu", "threads": 1, "python": "3.11", "torch": "2.14.1", "blas": "mkl",
-        "started_at": f"2025-01-01T00:00:{seed:02d}+00:00",
+        "timing_rule": 2, "started_at": f"2025-01-01T00:00:{seed:02d}+00:00",
         "config": {
             "paths": {"data": "/home/me/data"}, "method": {"name": "msbp"},
             "task": {"name": "mnist", "data": "/home/me/data"},
@@ -36,10 +37,8 @@ def settle(overrides):
 
 
 def runs_of(records):
-    runs = Runs()
-    for record in records:
-        runs.add("a test", json.dumps(record))
-    return runs
+    stored = [json.loads(json.dumps(record)) for record in records]
+    return run_frame(("a test 1", record, Record.model_validate(record)) for record in stored)
 
 
 @pytest.fixture(name="record_of")
@@ -50,6 +49,12 @@ def _record_of():
 @pytest.fixture(name="settle")
 def _settle():
     return settle
+
+
+@pytest.fixture
+def angles_of():
+    """The measurements of angles as a DataFrame."""
+    return angle_frame
 
 
 @pytest.fixture(name="runs_of")

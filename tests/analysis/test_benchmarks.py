@@ -8,29 +8,31 @@ import sys
 
 import pytest
 
-from msbp.analysis import sources
-from msbp.analysis.benchmark_tables import digits, markdown, ratios, summary, table
+from msbp.analysis import runs
 from msbp.analysis.benchmarks import (
     comma_separated,
     command,
+    markdown,
     name,
     own,
     publish,
+    ratios,
     read,
     remarks,
     settings,
+    summary,
+    table,
     write,
 )
-from msbp.analysis.runs import Runs
-from msbp.analysis.sources import Sources
-from msbp.analysis.wanted import measurements
+from msbp.analysis.render import digits
+from msbp.analysis.runs import Sources, measurements
 
 
 def row(label, bp, update=1.0, forward=2.0, **more):
     times = {"data_ms": 0.1, "forward_ms": forward, "bp_ms": bp, "update_ms": update}
     total = sum(times.values())
     times |= {"bp_update_ms": bp + update, "total_ms": total, "bp_p10_ms": bp * 0.9, "bp_p90_ms": bp * 1.1}
-    rest = {"bp_materialised_ms": bp * 2, "bp_gflops": 51.234, "peak_mib": 12.3, "steps": 80}
+    rest = {"bp_gflops": 51.234, "peak_mib": 12.3, "steps": 80}
     compared = {"bp": 4 / bp, "bp_update": 5 / (bp + update), "total": 7.1 / total}
     rest |= {"k_per_layer": {"net.0": 20, "net.3": 20}, "vs_torch": compared, "vs_dense": None}
     return {"name": label, **times, **rest, **more}
@@ -38,7 +40,7 @@ def row(label, bp, update=1.0, forward=2.0, **more):
 
 def result(**more):
     about = {"case": "mnist", "sweep": None, "threads": 1, "allocator": "keep", "cpu": "A 1", "torch": "2.6"}
-    about |= {"blas": "mkl", "commit": "0123456789", "dirty": False, "cpu_share": 1.0}
+    about |= {"blas": "mkl", "commit": "0123456789", "dirty": False, "cpu_share": 1.0, "timing_rule": 2}
     return about | {"rows": [row("torch", 4.0), row("msbp", 0.2), row("unified", 0.5)]} | more
 
 
@@ -126,11 +128,11 @@ def test_a_busy_machine_is_remarked_on():
 
 def test_numbers_have_three_digits_that_count():
     assert [digits(value) for value in (0.0123, 1.234, 12.34, 123.4)] == ["0.012", "1.23", "12.3", "123"]
-    assert ratios(None) == ""
+    assert ratios(None, result()) == ""
 
 
 def test_tables_of_results_need_no_torch():
-    code = "import sys, msbp.analysis.benchmark_tables; sys.exit('torch' in sys.modules)"
+    code = "import sys, msbp.analysis.benchmarks; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
@@ -149,7 +151,7 @@ def test_a_summary_has_a_line_for_each_case():
     assert lines[-1].count("A 1, 1 thread") == 1
 
 
-def test_a_partial_result_is_used_until_there_is_a_full_one_which_it_never_replaces(tmp_path, settle):
+def test_a_partial_result_gives_way_to_a_full_one_which_it_never_replaces(tmp_path, settle, runs_of):
     words = ["case=mnist", "paths.outputs=/tmp/x", "threads=1", "format=json"]
     assert settings(words) == ""
     part = result(settings=settings([*words, "only=[msbp]", "seconds=1"]))
@@ -160,7 +162,7 @@ def test_a_partial_result_is_used_until_there_is_a_full_one_which_it_never_repla
     with pytest.raises(ValueError, match=r"mnist \('only=\[msbp\]' seconds=1\): only full benchmarks"):
         publish(tmp_path, tmp_path / "published/bench.json")
     wanted = {"benchmarks": [{"case": "mnist", "sweep": None}]}
-    assert not measurements(wanted, Sources(Runs(), settle, [part]))[0].present
+    assert not measurements(wanted, Sources(runs_of([]), settle, [part]))[0].present
     assert write(tmp_path, result()) and write(tmp_path, part) == []
     assert own(tmp_path, []) == [result()]
 
@@ -168,7 +170,7 @@ def test_a_partial_result_is_used_until_there_is_a_full_one_which_it_never_repla
 def test_a_damaged_file_stops_publishing_and_stays_as_it_is(tmp_path):
     write(tmp_path / "bench", result())
     (tmp_path / "bench.json").write_text("[5]")
-    with pytest.raises(ValueError, match=r"repair or remove first: .*bench.json: not a benchmark but a int"):
+    with pytest.raises(ValueError, match=r"repair or remove first: .*bench.json: Case: Input should be"):
         publish(tmp_path / "bench", tmp_path / "bench.json")
     assert (tmp_path / "bench.json").read_text() == "[5]"
 
@@ -193,15 +195,13 @@ def test_a_file_that_holds_no_result_is_named_and_the_others_count(tmp_path, set
     (tmp_path / "bench" / "good.json").write_text(GOOD)
     bad = tmp_path / "bench" / "x.json"
     bad.mkdir() if content is None else bad.write_bytes(content)
-    found = sources.own(tmp_path, tmp_path / "published", settle)
+    found = runs.own(tmp_path, tmp_path / "published", settle)
     assert found.benchmarks == [result()]
-    (told,) = found.runs.damaged
+    (told,) = found.damaged
     assert told.startswith(f"{bad}: ")
 
 
 def test_of_a_damaged_published_file_the_name_is_told(tmp_path, settle):
     (tmp_path / "bench.json").write_text(GOOD[:300])
-    found = sources.published(tmp_path, settle)
-    assert not found.benchmarks and found.runs.damaged[0].startswith(
-        f"{tmp_path / 'bench.json'}: not whole JSON"
-    )
+    found = runs.published(tmp_path, settle)
+    assert not found.benchmarks and found.damaged[0].startswith(f"{tmp_path / 'bench.json'}: not whole JSON")

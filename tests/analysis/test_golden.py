@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from msbp.analysis import rows
-from msbp.analysis.formats import renderings
-from msbp.analysis.runs import Runs
+from msbp.analysis.render import renderings
+from msbp.analysis.runs import Sources
+from msbp.analysis.settings import configs
+from msbp.analysis.table_text import document_of
 from msbp.analysis.tables import fill
-from msbp.analysis.wanted import configs
 from msbp.config import CONF
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -30,9 +30,10 @@ def printed_as_runs(config, record_of):
 @pytest.mark.parametrize("suffix", ["md", "tex", "csv"])
 @pytest.mark.parametrize("name", ["main", "extreme", "textcnn", "seq2seq"])
 def test_the_papers_cells_give_the_expected_table(name, suffix, record_of, runs_of, settle, tmp_path):
-    table = fill(CONFIGS[name], runs_of(printed_as_runs(CONFIGS[name], record_of)), settle)
+    runs = runs_of(printed_as_runs(CONFIGS[name], record_of))
+    table = fill(CONFIGS[name], Sources(runs, settle))
     actual = tmp_path / f"{name}.{suffix}"
-    actual.write_text(renderings(rows.of(table))[suffix], encoding="utf-8")
+    actual.write_text(renderings(document_of(table))[suffix], encoding="utf-8")
     golden = GOLDEN / actual.name
     assert actual.read_text("utf-8") == golden.read_text("utf-8"), f"if this is meant: cp {actual} {golden}"
 
@@ -46,8 +47,8 @@ def test_the_papers_cells_give_the_expected_table(name, suffix, record_of, runs_
         ("seq2seq", ["28.94 (+0.49)", "26.53 (+0.66)", "35.98 (+0.12)"]),
     ],
 )
-def test_the_papers_own_ratios_and_differences_are_computed(name, cells, settle):
+def test_the_papers_own_ratios_and_differences_are_computed(name, cells, settle, runs_of):
     """Nine of those that it prints are wrong, such as 9.46×, 2.71×, +0.58 and +0.39."""
-    text = renderings(rows.of(fill(CONFIGS[name], Runs(), settle)))["md"]
+    text = renderings(document_of(fill(CONFIGS[name], Sources(runs_of([]), settle))))["md"]
     for cell in cells:
         assert f" {cell} |" in text

@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from msbp.analysis.plan import Plan, jobs
-from msbp.analysis.sources import Sources
+from msbp.analysis.runs import Sources
 
 BASE, MSBP = ("task=mnist", "method=baseline"), ("task=mnist", "method=msbp")
 

@@ -1,180 +1,195 @@
-"""The report and publishing as a user runs them; once in a process without torch, network and locale."""
+"""The page of claims, from all that conf has, and runs that are in no table."""
 
 import json
-import os
 import re
-import subprocess
-import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from hydra.errors import HydraException
 
-from msbp.analysis.catalogue import catalogue
-from msbp.analysis.settings import settings_from
-from msbp.cli import explain
-from msbp.config import CONF, ROOT, compose
-from msbp.record import settings, signature
-from scripts.publish import run as publish
-from src.report import keep_published, read, report
+from msbp.analysis.render import markdown, renderings
+from msbp.analysis.report import document, listed, other, page
+from msbp.analysis.runs import Sources, run_frame, validated_each
+from msbp.analysis.settings import CLAIMS, catalogue
+from msbp.analysis.tables import by_layer
+from msbp.config import CONF, ROOT
+from msbp.record import Record
 
-BARRED = """
-import socket, sys
-def refuse(*args, **keys): raise OSError("no network here")
-socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
-class Barred:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "torch": raise ImportError("no torch here")
-sys.meta_path.insert(0, Barred())
-"""
-C_LOCALE = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-EXTREME = ("task=mnist", "model.hidden=5000")
-RUN = "python scripts/reproduce.py"
-EVERY = catalogue(Path(CONF))
+BASE, SBP, MSBP = (f"task=mnist method={method}" for method in ("baseline", "sbp", "msbp"))
+
+
+@pytest.fixture(scope="module")
+def conf():
+    return catalogue(Path(CONF))
 
 
 @pytest.fixture
-def places(tmp_path):
-    """Overrides that put outputs, published and README into tmp_path."""
-    (tmp_path / "README.md").write_text("<!-- table: extreme -->\n<!-- end of table -->\n")
-    files = {"outputs": tmp_path, "published": tmp_path / "published", "readme": tmp_path / "README.md"}
-    return [f"paths.{name}={path}" for name, path in files.items()]
+def sources(record_of, runs_of, settle):
+    runs = [record_of(words, seed, test=98 + seed / 10) for words in (BASE, MSBP) for seed in range(3)]
+    runs += [record_of(SBP, seed, test=97 - seed / 9) for seed in range(3)]
+    return Sources(runs_of(runs), settle)
 
 
 @pytest.fixture
-def shown(places, settle, capsys):
-    """What the report prints, its table cells without padding."""
+def text(conf, sources):
+    return page([document(config, sources) for config in conf.values()], sources)
 
-    def shown(*words):
-        report(compose([*words, *places], "report"), settle, places[:1])
-        out, err = capsys.readouterr()
-        return re.sub(" +", " ", out), err
 
-    return shown
+def test_the_page_opens_without_a_network(text):
+    addresses = re.findall(r"""(?:src|href)=["']([^"']+)""", text)
+    assert addresses and all(address.startswith(("data:", "#")) for address in addresses)
+    assert "url(" not in text and "@import" not in text and "<script" not in text
+
+
+def test_every_link_has_its_place_and_every_claim_its_verdict(text, conf):
+    places = set(re.findall(r'id="([^"]+)"', text))
+    assert {link.removeprefix("#") for link in re.findall(r'href="(#[^"]+)"', text)} <= places
+    assert set(conf[CLAIMS]["claims"]) <= places
+    assert text.count('<span class="verdict') == 2 * len(conf[CLAIMS]["claims"])
+
+
+def test_numbers_agree_in_every_format(conf, sources, text):
+    made = document(conf[CLAIMS], sources)
+    texts = renderings(made)
+    cells = list(made.sheets[1].blocks[0].iloc[1])
+    assert cells[0] == "MNIST: MSBP (γ=0.8)" and cells[4] == "3"
+    assert f"| {cells[0]} " in texts["md"] and f"{cells[1]} |" in texts["md"] and f">{cells[1]}<" in text
+    assert cells[1] in texts["tex"] and cells[2] in texts["tex"]
+    assert made.numbers.estimate[1] == pytest.approx(float(cells[1].split()[0]), abs=0.005)
+
+
+def test_latex_has_no_letter_that_needs_another_engine(conf, sources):
+    for config in conf.values():
+        tex = renderings(document(config, sources))["tex"]
+        assert all(letter.isascii() for letter in re.sub("(?m)^% .*", "", tex)), config["name"]
+
+
+def test_an_installed_package_has_every_file_that_is_not_python():
+    package = ROOT / "src" / "msbp"
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]
+    taken = {path for pattern in config["package-data"]["msbp"] for path in package.glob(pattern)}
+    files = {path for path in package.rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    assert taken == {path for path in files if path.suffix != ".py"} and taken
+
+
+def test_what_is_missing_is_said_with_its_command(text):
+    assert "Not drawn: nothing was measured yet." in text
+    assert "python -m src.bench case=mnist sweep=k" in text
+
+
+SHARED = {"task": {"name": "mnist", "sample": "tiny"}, "trainer": {"epochs": 2}}
 
 
 @pytest.fixture
-def put(places, settle, capsys):
-    """What publishing prints."""
+def trial(record_of):
+    """A record on the tiny sample; a method's keys are its signature here."""
 
-    def put(*words):
-        publish(compose([*words, *places], "publish"), settle)
-        return capsys.readouterr().out
+    def trial(method, seed=0, **keys):
+        own = {"name": method, **keys}
+        letters = {"r": keys.get("r"), "gamma": keys.get("gamma")}
+        config = {**SHARED, "method": own}
+        return record_of(repr(own), seed, method=method, sample="tiny", config=config, **letters)
 
-    return put
-
-
-@pytest.fixture
-def leave(tmp_path, record_of):
-    """Leaves the record of a finished run of these overrides, which stand for its signature."""
-
-    def leave(*overrides, **fields):
-        record = record_of(**{"signature": " ".join(overrides)} | fields)
-        path = tmp_path / "runs" / f"{record['signature']}-{record['seed']}" / "record.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record), encoding="utf-8")
-        return path
-
-    return leave
+    return trial
 
 
-def test_a_table_needs_no_torch_no_network_and_no_locale(places, leave, tmp_path):
-    for words, seconds in ((["method=baseline"], 320.0), (["method=msbp", "method.r=0.001"], 4.0)):
-        leave(*EXTREME, *words, bp_s=seconds, signature=signature(compose([*EXTREME, *words])))
-    report(compose(["table=extreme", *places], "report"), settings_from(Path(CONF), compose), places[:1])
-    files = {path: path.read_bytes() for path in (tmp_path / "report").iterdir()}
-    assert {path.name for path in files} == {"extreme.md", "extreme.tex", "extreme.csv"}
-    text = re.sub(" +", " ", files[tmp_path / "report" / "extreme.md"].decode())
-    assert "| + MSBP (r=0.001, γ=0.8) | 4.00 (80.00×) |" in text
-    for path in files:
-        path.unlink()
-    (tmp_path / "barred").mkdir()
-    (tmp_path / "barred" / "sitecustomize.py").write_text(BARRED)
-    done = subprocess.run(
-        [sys.executable, "-m", "src.report", "table=extreme", *places], cwd=ROOT, capture_output=True,
-        env=os.environ | C_LOCALE | {"PYTHONPATH": str(tmp_path / "barred")}, text=True, timeout=600,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert {path: path.read_bytes() for path in (tmp_path / "report").iterdir()} == files
+def text_of(runs):
+    return "".join(markdown(sheet) for made in other(runs, []) for sheet in made.sheets)
 
 
-def test_without_a_choice_all_is_written_and_what_has_runs_is_printed(shown, leave, tmp_path):
-    cut = leave(*EXTREME, "method=baseline", seed=0)
-    leave(*EXTREME, "method=baseline", seed=1)
-    leave("task=mnist", "method=msbp", seed=1)
-    cut.write_text(cut.read_text()[:200])
-    out, err = shown()
-    names = {path.stem for group in ("table", "figure") for path in (ROOT / "conf" / group).iterdir()}
-    assert {path.stem for path in (tmp_path / "report").iterdir()} == names | {"claims", "index"}
-    first, *_ = titles = re.findall("(?m)^# (.*)", out)
-    assert first == EVERY["main"]["caption"] and EVERY["extreme"]["caption"] in titles
-    assert f"\ntextcnn: no runs yet; {RUN} table=textcnn paths.outputs={tmp_path}\n" in out
-    assert EVERY["textcnn"]["caption"] not in out and " 1 of 5 |" in out
-    assert (
-        f"`python -m src.train -m task=mnist paths.outputs={tmp_path} 'seed=range(0,10)' method=sbp`" in out
-    )
-    assert f"\nMNIST, 2 epochs of 20: no runs yet; {RUN} table=extreme" in out
-    assert "MNIST, 2 epochs of 20" in (tmp_path / "report" / "extreme.md").read_text("utf-8")
-    assert f"left out {cut}: not whole JSON" in err
+def first_cells(text):
+    """The first cell of each row of a Markdown table, the rule left out."""
+    return [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")]
 
 
-def test_a_table_that_is_chosen_is_printed_without_any_run(shown):
-    out, _ = shown("table=extreme")
-    assert "3667.5 (1.00×)" in out and "0 of 5¹" in out
+def test_a_tiny_sample_has_a_block_of_its_own_that_says_so(trial, runs_of):
+    runs = runs_of([trial("baseline"), trial("msbp", r=0.04, gamma=0.8), trial("msbp", 1, r=0.04, gamma=0.8)])
+    text = text_of(runs)
+    assert first_cells(text) == [
+        "mnist on its tiny made-up sample (h=500, 0 epochs)", "baseline", "msbp (r=0.04, γ=0.8)",
+    ]  # fmt: skip
 
 
-def test_runs_in_no_row_are_listed_and_hinted_at_beside_a_choice(shown, leave, tmp_path):
-    words = ["task=mnist", "method=msbp", "trainer.epochs=3", "method.r=0.01", "model.hidden=1000"]
-    for seed in (0, 1):
-        leave(*words, seed=seed, test=97.0 + seed, config=settings(compose(words)))
-    out, _ = shown()
-    assert "\n2 records match no row of a table" in out
-    assert f"\nmnist msbp {' '.join(sorted(words[2:]))}: test accuracy 97.50 (seed 0, 1)\n" in out
-    assert (tmp_path / "report" / "other.md").exists()
-    assert "2 other records are not part of this; python -m src.report has all" in shown("table=main")[0]
+def test_rows_differ_in_what_they_are_called(trial, runs_of):
+    kinds = [trial("msbp", r=0.04, gamma=0.8, memory=kind) for kind in ("shared", "per_slot")]
+    assert first_cells(text_of(runs_of(kinds)))[2:] == [
+        "msbp (r=0.04, γ=0.8, memory=per\\_slot)", "msbp (r=0.04, γ=0.8, memory=shared)",
+    ]  # fmt: skip
 
 
-def test_what_is_published_is_shown_and_nothing_else(shown, put, leave, tmp_path):
-    leave(*EXTREME, "method=baseline")
-    told = put("table=extreme")
-    assert "records.jsonl:\n  1 added, 0 replaced, 0 kept as they were\n" in told
-    assert f"rewritten:\n  {tmp_path / 'published' / 'extreme.csv'}\n" in told and "README.md\n" in told
-    assert " 98.20 (+0.00) | 1 of 5 |" in re.sub(" +", " ", (tmp_path / "README.md").read_text("utf-8"))
-    assert "0 added, 0 replaced, 1 kept as they were\nrewritten:\n  nothing" in put("table=extreme")
-    leave(*EXTREME, "method=baseline", seed=1)
-    assert " 2 of 5 |" in shown("table=extreme")[0]
-    own = (tmp_path / "report" / "extreme.md").read_bytes()
-    assert " 1 of 5 |" in shown("table=extreme", "records=published")[0]
-    assert (tmp_path / "report" / "extreme.md").read_bytes() == own
-    assert (tmp_path / "report-published" / "extreme.md").exists()
+def test_blocks_of_the_same_task_are_told_apart_by_what_differs(trial, runs_of):
+    runs = [trial("baseline", r=i) for i in range(3)]
+    for run, (lr, size) in zip(runs, ((0.1, 16), (0.01, 16), (0.01, 32)), strict=True):
+        run["config"] = run["config"] | {"optimizer": {"lr": lr}, "task": SHARED["task"] | {"size": size}}
+    (made,) = other(runs_of(runs), [])
+    titles = [block.columns[0].removeprefix("mnist on its tiny made-up sample (h=500, 0 epochs)") for block in
+              made.sheets[0].blocks]  # fmt: skip
+    assert sorted(titles) == [
+        ", task.size=16, optimizer.lr=0.01", ", task.size=16, optimizer.lr=0.1",
+        ", task.size=32, optimizer.lr=0.01",
+    ]  # fmt: skip
 
 
-def test_a_stale_readme_fails_the_check_until_it_is_written(places, settle, tmp_path):
-    def keep(word):
-        keep_published(compose([f"readme={word}", *places], "report"), EVERY, settle)
+def test_a_models_file_is_named_instead_of_all_its_keys(record_of, runs_of):
+    def compose(words):
+        chosen = dict(word.split("=") for word in words)
+        model = {"name": chosen.get("model", "large"), "layers": 1 if chosen.get("model") == "small" else 3}
+        return {"task": {"name": "en_vi"}, "method": {"name": "sbp"}, "model": model}
 
-    with pytest.raises(ValueError, match=r"stale: .*README.md; run python -m src.report readme=write"):
-        keep("check")
-    keep("write")
-    keep("check")
-
-
-def test_publishing_uncommitted_code_is_refused_with_the_reason(put, leave, tmp_path):
-    leave(*EXTREME, "method=baseline", dirty=True)
-    with pytest.raises(ValueError, match="uncommitted code, so nobody can repeat it"):
-        put("table=extreme")
-    assert not (tmp_path / "published").exists()
+    small = compose(["model=small"])
+    about = {"task": "en_vi", "method": "sbp", "model": "small"}
+    runs = [record_of("a", **about, config=small), record_of("b", **about, config=small | {"lr": 5})]
+    lines = [line.partition(":")[0] for line in listed(runs_of(runs), compose)]
+    assert lines == ["en_vi sbp model=small", "en_vi sbp model=small lr=5"]
 
 
-def test_unknown_words_are_refused_with_what_is_wanted(settle):
-    with pytest.raises(ValueError, match=r"want own \(the runs below paths.outputs\) or published"):
-        read(compose(["records=all"], "report"), settle)
-    with pytest.raises(ValueError, match="want write or check"):
-        keep_published(compose(["readme=yes"], "report"), {}, settle)
+def test_without_a_baseline_nothing_is_compared(trial, runs_of):
+    text = text_of(runs_of([trial("sbp", r=0.04, gamma=0.0)]))
+    assert "×" not in text
+    assert "| baseline " in text
 
 
-@pytest.mark.parametrize(("word", "wanted"), [("table=maine", "main"), ("tabel=main", "tabel")])
-def test_unknown_choices_are_refused_with_those_that_exist(word, wanted):
-    with pytest.raises(HydraException) as refused:
-        compose([word], "report")
-    assert wanted in explain(refused.value)
+def test_what_a_table_uses_is_not_told_twice(trial, runs_of):
+    runs = runs_of([trial("baseline")])
+    assert other(runs, other(runs, [])) == []
+
+
+ODD = (None, 5, -1.5, True, "", "x", [], [1], [[]], {}, {"a": 1}, {"a": {}}, {"a": {"entries": "x"}}, ...)
+BLEU = {"metric": "bleu", "metric_signature": "bleu tok|x; detok|y", "best_epoch": 1}
+
+
+def odd_records(record):
+    """The record with one field at a time lacking or of an odd value, each with a seed of its own."""
+    odd = [record | {key: value} for key in record if key != "seed" for value in ODD]
+    odd += [record | {"history": [{"epoch": 1, "test_bleu_detok": value}]} for value in ODD]
+    odd += [record | {"config": record["config"] | {"paths": value}} for value in ODD]
+    lacking = [{key: value for key, value in run.items() if value is not ...} for run in odd]
+    return [
+        json.loads(json.dumps(run | {"seed": i}, default=lambda _: None)) for i, run in enumerate(lacking)
+    ]
+
+
+def nothing_composed(words):
+    raise HydraException(str(words))
+
+
+def test_whatever_a_field_of_a_record_holds_the_record_is_shown_or_left_out(trial):
+    records = odd_records(trial("baseline") | BLEU)
+    damaged = []
+    texts = [(f"record {number}", json.dumps(record)) for number, record in enumerate(records)]
+    runs = run_frame(validated_each(Record, texts, damaged))
+    assert len(runs) + len(damaged) == len(records)
+    for field in (
+        "metric_signature",
+        "history",
+        "dropped_fraction",
+        "dropped_fraction.a.entries",
+        "config.paths",
+    ):
+        assert any(field in sentence for sentence in damaged)
+    for key in ("hidden", "sample", "resumed"):
+        assert any(key not in record for record in runs.record)
+    (made,) = other(runs, [])
+    assert all(renderings(made).values()) and by_layer(runs) == ""
+    assert all("seed" in line for line in listed(runs, nothing_composed))

@@ -1,20 +1,24 @@
-"""Verdicts about claims of the paper, from records that decide them one way or the other."""
+"""The questions behind claims: which settings they have, and the effect in each."""
 
 import math
 
+import numpy as np
 import pytest
 
-from msbp.analysis import rules_of_angles, rules_of_grids, rules_of_scores, rules_of_times
-from msbp.analysis.sources import Sources
+from msbp.analysis import rules
+from msbp.analysis.claims import claims
+from msbp.analysis.rules import Measured
+from msbp.analysis.runs import Sources
 from msbp.analysis.tables import fill
-from msbp.analysis.verdicts import Check, Claim, Measured, Outcome, claims, together
+from msbp.analysis.verdicts import effect_of
 
-HOLDS, FAILS, OPEN = Outcome
 METHODS = ("baseline", "sbp", "msbp")
 ROWS = [{"label": method, "overrides": [f"method={method}"]} for method in METHODS]
+PAPER = {"baseline": 98.1, "sbp": 96.2, "msbp": 97.7}
+PRINTED = [{**row, "paper": {"score": PAPER[row["label"]]}} for row in ROWS]
 TABLE = {
     "name": "small", "caption": "", "seeds": 4, "columns": ["bp_s", "score"],
-    "blocks": [{"title": "MNIST", "task": "mnist", "score": "Acc (%)", "rows": ROWS}],
+    "blocks": [{"title": "MNIST", "task": "mnist", "score": "Acc (%)", "rows": PRINTED}],
 }  # fmt: skip
 GRID = {
     "name": "small", "task": "mnist", "seeds": 4, "baseline": ["method=baseline"], "sbp": ["method=sbp"],
@@ -31,21 +35,23 @@ FIGURE = {
     }],
 }  # fmt: skip
 OFF = (-0.1, 0.0, 0.05, 0.1)
+SWEPT = {"benchmarks": [{"case": "mnist", "sweep": "k"}], "largest": 100}
 
 
 @pytest.fixture
-def evidence(record_of, runs_of, settle):
+def evidence(record_of, runs_of, angles_of, settle):
     """From columns of numbers by method, or by the words after it: what rules look at."""
 
-    def evidence(benchmarks=(), angles=(), **columns):
+    def evidence(benchmarks=(), angles=(), table=TABLE, **columns):
         records = [
             record_of(f"task=mnist method={words}", seed, **{column: value})
             for column, rows in columns.items()
             for words, values in rows.items()
             for seed, value in enumerate(values)
         ]
-        sources = Sources(runs_of(records), settle, benchmarks, angles)
-        return Measured(sources, lambda name: fill(TABLE, sources.runs, settle), {"angle": FIGURE})
+        sources = Sources(runs_of(records), settle, benchmarks, angles_of(angles))
+        configs = {"angle": FIGURE, "f_test": {"paper": {5: [4.0, 9.0]}}}
+        return Measured(sources, lambda name: fill(table, sources), configs)
 
     return evidence
 
@@ -54,190 +60,177 @@ def about(mean, offsets=OFF):
     return [mean + off for off in offsets]
 
 
-@pytest.mark.parametrize(
-    ("sbp", "msbp", "outcome"),
-    [
-        (about(97.0), [97.9, 98.2, 98.0, 98.3], HOLDS),
-        (about(98.0), [97.1, 97.2, 97.0, 97.3], FAILS),
-        (about(98.0), [98.3, 97.8, 98.2, 97.9], OPEN),
-        (about(98.0), about(98.0), FAILS),
-        ([97.0], [98.0], OPEN),
-    ],
-)
-def test_a_higher_score_is_decided_by_its_interval_over_equal_seeds(sbp, msbp, outcome, evidence):
-    (found,) = rules_of_scores.higher(
-        {"tables": ["small"], "than": "sbp"}, evidence(test={"sbp": sbp, "msbp": msbp})
-    )
-    assert found.outcome == outcome and found.n == len(sbp) and found.mute is (len(sbp) == 1)
+def estimate(setting):
+    return effect_of(setting).estimate
+
+
+def test_scores_are_compared_run_by_run_with_the_papers_difference_beside(evidence):
+    seen = evidence(test={"sbp": about(97.0), "msbp": about(98.0, OFF[::-1])})
+    (found,) = rules.scores_of_rows({"tables": ["small"], "than": "sbp"}, seen)
+    assert list(found.values) == pytest.approx([1.2, 1.05, 0.95, 0.8]) and found.n == 4
+    assert found.paper == pytest.approx(1.5) and found.family == "MLPs" and not found.excluded
     assert found.command == "python -m src.train -m task=mnist 'seed=range(0,4)' method=sbp,msbp"
+    (other,) = rules.scores_of_rows({"tables": ["small"], "of": "sbp", "than": "baseline"}, seen)
+    assert other.n == 0 and other.paper == pytest.approx(-1.9)
 
 
-@pytest.mark.parametrize(("share", "outcome"), [(0.0, OPEN), (0.3, FAILS)])
-def test_where_nothing_was_dropped_equal_scores_are_no_evidence(share, outcome, evidence):
-    dropped = [{"net.0": {"entries": share, "squared_norm": share}}] * 4
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_where_nothing_was_dropped_equal_scores_are_no_evidence(share, evidence):
     seen = evidence(test={"sbp": about(98.0), "msbp": about(98.0)})
-    for run in seen.sources.runs.records.values():
-        run["dropped_fraction"] = dropped[0]
-    (found,) = rules_of_scores.higher({"tables": ["small"], "than": "sbp"}, seen)
-    assert found.outcome == outcome and ("nothing was dropped" in found.note) is (outcome == OPEN)
+    seen.sources.runs["dropped_norm"] = share
+    (found,) = rules.scores_of_rows({"tables": ["small"], "than": "sbp"}, seen)
+    assert found.excluded == ("" if share else rules.SAME)
 
 
-@pytest.mark.parametrize(("msbp", "outcome"), [(97.8, HOLDS), (96.1, FAILS)])
-def test_what_msbp_regains_is_a_share_of_what_sbp_loses(msbp, outcome, evidence):
-    scores = {"baseline": about(98.0), "sbp": about(96.0), "msbp": about(msbp)}
-    (found,) = rules_of_scores.recovers({"tables": ["small"], "share": 0.5}, evidence(test=scores))
-    assert found.outcome == outcome and found.estimate == pytest.approx((msbp - 96) / 2)
+def test_shortened_training_is_shown_and_does_not_count(record_of, runs_of, settle):
+    block = TABLE["blocks"][0] | {"overrides": ["trainer.epochs=2"]}
+    table = TABLE | {"blocks": [block]}
+    runs = [record_of(f"task=mnist trainer.epochs=2 method={m}", seed) for m in METHODS for seed in range(5)]
+    sources = Sources(runs_of(runs), settle)
+    seen = Measured(sources, lambda name: fill(table, sources), {})
+    for rule in (rules.scores_of_rows, rules.regained):
+        (found,) = rule({"tables": ["small"], "than": "sbp"}, seen)
+        assert found.n == 5 and found.excluded == rules.SHORT
 
 
-@pytest.mark.parametrize(("msbp", "outcome"), [(1.02, HOLDS), (1.5, FAILS)])
-def test_acceleration_is_a_share_of_sbps(msbp, outcome, evidence):
-    seconds = {"baseline": [10.0, 10.1], "sbp": [1.0, 1.01], "msbp": [msbp, msbp]}
-    (found,) = rules_of_times.acceleration({"tables": ["small"], "share": 0.9}, evidence(bp_s=seconds))
-    assert found.outcome == outcome and found.estimate == pytest.approx(10.05 / msbp)
+def test_what_msbp_regains_is_a_share_of_what_sbp_loses(evidence):
+    seen = evidence(test={"baseline": about(98.0), "sbp": about(96.0), "msbp": about(97.5)})
+    (found,) = rules.regained({"tables": ["small"], "than": "sbp"}, seen)
+    assert estimate(found) == pytest.approx(0.75) and found.paper == pytest.approx(1.5 / 1.9)
+    (single,) = rules.regained(
+        {"tables": ["small"], "than": "sbp"},
+        evidence(test={"baseline": [98.0], "sbp": [96.0], "msbp": [97.0]}),
+    )
+    assert estimate(single) == pytest.approx(0.5) and single.n == 1
 
 
-def test_overhead_asks_for_all_of_training_and_for_memory(evidence):
-    seconds = {"baseline": [10.0, 10.1], "sbp": [5.0, 5.1], "msbp": [5.1, 5.0]}
-    peaks = [
-        {"name": name, "bp_ms": 1.0, "total_ms": None, "peak_mib": mib, "steps": 300}
-        for name, mib in (("sbp", 100.0), ("msbp", 120.0))
-    ]
-    bench = {"case": "mnist", "sweep": None, "threads": 1, "allocator": "keep", "rows": peaks}
-    config = {"tables": ["small"], "limit": 0.05}
-    *runs, steps, memory = rules_of_times.overhead(config, evidence([bench], bp_s=seconds))
-    assert [check.outcome for check in (*runs, steps, memory)] == [HOLDS, HOLDS, HOLDS, FAILS]
-    assert memory.estimate == pytest.approx(0.2) and steps.n == 300
-    partial = bench | {"settings": ["seconds=0"]}
-    assert len(rules_of_times.overhead(config, evidence([partial], bp_s=seconds))) == len(runs)
+def test_times_are_log_ratios_of_equal_seeds_and_benchmarks_single_measurements(evidence):
+    seconds = {"baseline": [10.0, 10.1], "sbp": [5.0, 5.2], "msbp": [5.5, 5.2]}
+    rows = [{"name": name, "bp_ms": ms, "bp_update_ms": ms} for name, ms in (("sbp", 1.0), ("msbp", 1.2))]
+    bench = {"case": "textcnn", "sweep": None, "threads": 1, "allocator": "keep", "rows": rows}
+    config = {"tables": ["small"], "than": "sbp", "column": "bp_s"}
+    run, step = rules.times(config, evidence([bench | {"timing_rule": 2}], bp_s=seconds))
+    assert list(run.values) == pytest.approx([math.log(1.1), 0.0])
+    assert estimate(step) == pytest.approx(math.log(1.2))
+    assert step.family == "CNNs" and step.excluded == rules.SINGLE
+    earlier = evidence([bench], bp_s=seconds)
+    assert [found.n for found in rules.times(config, earlier)] == [2]
+    assert len(list(rules.times(config | {"column": "bp_update_s"}, earlier))) == 2
 
 
-def test_one_timed_run_decides_nothing_about_overhead(evidence):
-    seconds = {"baseline": [10.0], "sbp": [5.0], "msbp": [9.0]}
-    bp, _ = rules_of_times.overhead({"tables": ["small"], "limit": 0.05}, evidence(bp_s=seconds))
-    assert bp.outcome == OPEN and bp.estimate == pytest.approx(0.8) and bp.low is None
+def test_backward_passes_timed_by_the_earlier_rule_are_not_compared(record_of, runs_of, settle):
+    runs = [record_of(f"task=mnist method={m}", seed, timing_rule=1) for m in METHODS for seed in range(5)]
+    sources = Sources(runs_of(runs), settle)
+    seen = Measured(sources, lambda name: fill(TABLE, sources), {})
+    config = {"tables": ["small"], "than": "sbp"}
+    (found,) = rules.times(config | {"column": "bp_s"}, seen)
+    assert found.n == 0 and "earlier rule" in found.note
+    assert [each.n for each in rules.times(config | {"column": "bp_update_s"}, seen)] == [5]
+    assert [each.n for each in rules.times(config | {"column": "forward_s"}, seen)] == [5]
 
 
-@pytest.mark.parametrize(("power", "outcome"), [(1.0, HOLDS), (0.5, FAILS)])
-def test_proportional_time_has_slope_one(power, outcome, evidence):
-    times = {"bp_p10_ms": 0.1, "bp_p90_ms": 9.0, "steps": 9}
-    points = [
-        {"value": k, "rows": [{"name": "sbp", "k_per_layer": {"a": k}, "bp_ms": k**power} | times]}
-        for k in (5, 10, 20, 40, 400)
-    ]
-    bench = {"case": "mnist", "sweep": "k", "points": points}
-    config = {"benchmarks": [{"case": "mnist", "sweep": "k"}], "slopes": [0.8, 1.2], "largest": 100}
-    sbp, msbp = rules_of_times.proportional(config, evidence([bench]))
-    assert sbp.outcome == outcome and sbp.n == 4 and not msbp.n
-
-
-def cells(sbp, *msbp):
-    scores = {"sbp method.r=0.01": sbp}
+def cells(sbp, *msbp, base=()):
+    scores = {"sbp method.r=0.01": sbp, "baseline": base}
     return scores | {
-        f"msbp method.r=0.01 method.gamma={g}": m for g, m in zip((0.1, 0.2), msbp, strict=False)
+        f"msbp method.r=0.01 method.gamma={gamma}": values
+        for gamma, values in zip(GRID["gamma"], msbp, strict=False)
     }
 
 
-@pytest.mark.parametrize(
-    ("rule", "scores", "outcome"),
-    [
-        (rules_of_grids.improves, cells(about(96), about(98), about(98)), HOLDS),
-        (rules_of_grids.improves, cells(about(98), about(98), about(98)), FAILS),
-        (rules_of_grids.improves, cells(about(96), about(98)), OPEN),
-        (rules_of_grids.steadies, cells([94.0, 96.0, 98.0, 92.0], about(98), about(98)), HOLDS),
-        (rules_of_grids.steadies, cells(about(96), about(98), about(98)), FAILS),
-    ],
-)
-def test_the_papers_tests_decide_once_all_cells_have_their_runs(rule, scores, outcome, evidence):
-    (found,) = rule({"grid": GRID, "share": 0.9, "runs": 4}, evidence(test=scores))
-    assert found.outcome == outcome and "after Holm" in found.note
-    assert found.setting == ("all 2 cells" if len(scores) == 3 else "1 of 2 cells")
-    (more,) = rule({"grid": GRID, "share": 0.9, "runs": 5}, evidence(test=scores))
-    assert more.outcome == OPEN
+def test_the_gain_is_the_mean_over_gamma_and_its_cells_are_tested(evidence):
+    seen = evidence(test=cells(about(96), about(98), about(99)))
+    (found,) = rules.gains_over_gamma({"grid": GRID}, seen)
+    assert list(found.values) == pytest.approx([2.5] * 4)
+    assert found.note == "Welch's t at 2 of 2 γ below 5 %, by Holm" and found.command == "sweep"
 
 
-@pytest.mark.parametrize(("other", "outcome"), [(98.1, HOLDS), (96.6, FAILS)])
-def test_sensitivity_is_the_range_over_gamma_by_the_gain(other, outcome, evidence):
-    scores = cells(about(96), about(98), about(other))
-    (found,) = rules_of_grids.insensitive({"grid": GRID, "limit": 0.5}, evidence(test=scores))
-    gain = (2 + other - 96) / 2
-    assert found.outcome == outcome and found.estimate == pytest.approx(abs(other - 98) / gain)
+def test_sensitivity_is_the_deviation_over_gamma_by_the_gain_without_noise(evidence):
+    seen = evidence(test=cells(about(96), about(98), about(99)))
+    (found,) = rules.sensitivity({"grid": GRID}, seen)
+    assert estimate(found) == pytest.approx(np.std([98, 99], ddof=1) / 2.5, rel=1e-6)
+    noise = evidence(test=cells(about(96), about(98), about(98, OFF[::-1])))
+    assert estimate(next(rules.sensitivity({"grid": GRID}, noise))) == pytest.approx(0.0, abs=0.05)
 
 
-def moments(method, k, degrees, task="mnist"):
+def test_deviations_are_compared_with_all_gamma_and_with_the_baseline(evidence):
+    wide = [value * 3 for value in OFF]
+    seen = evidence(test=cells(about(96, wide), about(98), about(99), base=about(98)))
+    (found,) = rules.deviations({"grid": GRID, "paper_table": "f_test"}, seen)
+    assert math.exp(found.paper) == pytest.approx(6**0.5) and found.n == 4
+    assert estimate(found) == pytest.approx(math.log(3), abs=0.2)
+    part, pooled = rules.deviation_of_sbp({"grid": GRID, "paper": 1.7}, seen)
+    assert part.excluded and not pooled.excluded and estimate(pooled) == pytest.approx(math.log(3))
+
+
+def measurements(method, k, degrees, task="mnist"):
     config = {"method": method, "seed": 0, "signature": f"task={task} method={method} k={k}"}
     return [
-        {
-            "config": config,
-            "k": k,
-            "step": step,
-            "angle": {"total": math.radians(angle), "hidden": math.radians(90 - angle)},
-        }
+        {"config": config, "k": k, "step": step, "epoch": float(step)}
+        | {"angle": {"total": math.radians(angle), "hidden": math.radians(90 - angle)}}
         for step, angle in enumerate(degrees)
     ]
 
 
-ANGLES = {"share": 0.95, "figures": ["angle"]}
+ANGLES = {"figures": ["angle"]}
 
 
-def test_angles_that_the_figure_does_not_ask_for_decide_nothing(evidence):
-    angles = [*moments("sbp", 5, [60, 80, 81], "pos"), *moments("msbp", 5, [60, 70, 72], "pos")]
-    angles += [*moments("sbp", 9, [60, 80, 81]), *moments("msbp", 9, [60, 70, 72])]
-    for rule in (rules_of_angles.smaller, rules_of_angles.falls_with_k):
-        assert [check.n for check in rule(ANGLES, evidence(angles=angles))] == [0]
+def test_angles_that_the_figure_does_not_show_decide_nothing(evidence):
+    angles = [*measurements("sbp", 5, [60, 80, 81], "pos"), *measurements("msbp", 5, [60, 70, 72], "pos")]
+    for rule in (rules.angle_of_methods, rules.angle_by_k, rules.angle_gap):
+        assert not [found for found in rule(ANGLES, evidence(angles=angles)) if found.n]
 
 
-def test_angles_are_compared_after_the_first_step(evidence):
-    angles = [*moments("sbp", 5, [60, 80, 81]), *moments("msbp", 5, [60, 70, 72])]
-    angles += [*moments("sbp", 20, [40, 50, 60]), *moments("msbp", 20, [40, 51, 61])]
-    small, large, *hidden = rules_of_angles.smaller(ANGLES, evidence(angles=angles))
-    assert (small.outcome, large.outcome) == (HOLDS, FAILS)
-    assert [check.outcome for check in hidden] == [FAILS, HOLDS] and "hidden" in hidden[0].setting
-    assert small.estimate == pytest.approx(-9.5) and small.note == "smaller at 2 of 2 moments"
-    by_k = rules_of_angles.falls_with_k(ANGLES, evidence(angles=angles))
-    assert [check.outcome for check in by_k] == [HOLDS, HOLDS]
+def test_a_run_has_one_angle_the_mean_after_the_first_step(evidence):
+    angles = [*measurements("sbp", 5, [60, 80, 81]), *measurements("msbp", 5, [60, 70, 72])]
+    angles += [*measurements("sbp", 20, [40, 50, 60]), *measurements("msbp", 20, [40, 51, 61])]
+    small, large, *hidden = rules.angle_of_methods(ANGLES, evidence(angles=angles))
+    assert (estimate(small), estimate(large)) == pytest.approx((-9.5, 1.0)) and small.n == 1
+    assert [found.family for found in hidden] == ["hidden layers alone"] * 2
+    assert estimate(hidden[0]) == pytest.approx(9.5)
+    by_k = rules.angle_by_k(ANGLES, evidence(angles=angles))
+    assert [estimate(found) for found in by_k] == pytest.approx([-25.5, -15.0])
+    (gap,) = rules.angle_gap(ANGLES, evidence(angles=angles))
+    assert estimate(gap) == pytest.approx(10.5)
+
+
+@pytest.mark.parametrize(("rule", "sweep"), [(rules.slope_by_k, "k"), (rules.slope_by_gamma, "gamma")])
+def test_slopes_are_of_log_times_of_the_whole_backward_pass(rule, sweep, evidence):
+    times = {"bp_p10_ms": 0.1, "bp_p90_ms": 9.0, "steps": 9}
+    xs = (5, 10, 20, 40, 400) if sweep == "k" else (0.1, 0.3, 0.5, 0.9)
+    points = [
+        {"value": x, "rows": [{"name": "msbp", "k_per_layer": {"a": x}, "bp_ms": x**0.5} | times]} for x in xs
+    ]
+    bench = {"case": "mnist", "sweep": sweep, "points": points, "timing_rule": 2}
+    config = SWEPT | {"benchmarks": [{"case": "mnist", "sweep": sweep}]}
+    *_, found = rule(config, evidence([bench]))
+    assert found.n == 4
+    if sweep == "k":
+        assert estimate(found) == pytest.approx(0.5)
+    *_, earlier = rule(config, evidence([bench | {"timing_rule": 1}]))
+    assert earlier.n == 0 and earlier.command == f"python -m src.bench case=mnist sweep={sweep}"
 
 
 @pytest.mark.parametrize(
     ("rule", "config"),
     [
-        (rules_of_scores.higher, {"than": "sbp"}), (rules_of_scores.recovers, {"share": 0.5}),
-        (rules_of_times.acceleration, {"share": 0.9}), (rules_of_times.overhead, {"limit": 0.05}),
-        (rules_of_times.proportional, {"slopes": [0.8, 1.2], "largest": 100}),
-        (rules_of_grids.improves, {"share": 0.9, "runs": 4}),
-        (rules_of_grids.steadies, {"share": 0.9, "runs": 4}),
-        (rules_of_grids.insensitive, {"limit": 0.5}), (rules_of_angles.smaller, {"figures": ["angle"]}),
-        (rules_of_angles.falls_with_k, {"figures": ["angle"]}),
+        (rules.scores_of_rows, {"than": "sbp"}), (rules.regained, {"than": "sbp"}),
+        (rules.times, {"than": "sbp", "column": "bp_s"}), (rules.gains_over_gamma, {}),
+        (rules.sensitivity, {}), (rules.deviations, {"paper_table": "f_test"}),
+        (rules.deviation_of_sbp, {"paper": 1.7}), (rules.slope_by_k, {}), (rules.slope_by_gamma, {}),
     ],
 )  # fmt: skip
-def test_without_measurements_a_rule_decides_nothing_and_tells_the_command(rule, config, evidence):
-    shared = {"tables": ["small"], "grid": GRID, "benchmarks": [{"case": "mnist", "sweep": "k"}]}
-    found = rule(shared | config, evidence())
-    assert found and all(check.outcome == OPEN and not check.n and check.command for check in found)
-
-
-def claim(*outcomes, needs=1, absent=0, mute=0):
-    checks = [Check("measured", outcome, n=5) for outcome in outcomes]
-    checks += [Check("a single run", OPEN, n=1, mute=True)] * mute
-    return Claim("c", "", "", "", [], "", [*checks, *[Check("absent", OPEN)] * absent], needs)
-
-
-def test_one_setting_against_a_claim_refutes_it_and_most_settings_support_it():
-    assert claim(HOLDS, HOLDS, FAILS).outcome == FAILS
-    assert claim(HOLDS, HOLDS, OPEN, absent=9).outcome == HOLDS
-    assert claim(HOLDS, OPEN).outcome == claim(absent=1).outcome == claim(HOLDS, needs=2).outcome == OPEN
-    assert claim(HOLDS, OPEN, absent=2).reason == "1 for it, 1 undecided, 2 not measured"
-    assert claim(HOLDS, needs=2).reason == "1 for it; at least 2 wanted"
-    assert claim(HOLDS, mute=3).outcome == HOLDS and claim(mute=3).outcome == OPEN
-    assert claim(HOLDS, mute=3, needs=2).reason == "1 for it, 3 that cannot decide; at least 2 wanted"
+def test_without_measurements_a_setting_has_no_runs_but_a_command(rule, config, evidence):
+    found = list(rule({"tables": ["small"], "grid": GRID, **SWEPT} | config, evidence()))
+    assert found and all(each.n == 0 and each.command for each in found)
 
 
 def test_claims_state_their_rule_with_its_numbers(evidence):
-    config = {"order": 1, "title": "T", "quote": "Q", "where": "W", "rule": "at least {share}", "share": 0.9}
-    config |= {"_target_": "msbp.analysis.rules_of_angles.smaller", "figures": ["angle"]}
+    config = {"order": 1, "title": "T", "quote": "Q", "where": "W", "effect": "MSBP's angle less SBP's"}
+    config |= {"high": 0, "unit": "degrees", "margin": 1.0, "reason": "A degree does not matter."}
+    config |= {"_target_": "msbp.analysis.rules.angle_of_methods", "figures": ["angle"]}
     (found,) = claims({"angle": config}, {}, {"angle": FIGURE}, evidence().sources)
-    assert found.rule == "at least 0.9" and found.outcome == OPEN
-
-
-def test_commands_that_differ_in_the_method_alone_are_one_sweep():
-    assert together(["run a method=sbp", "run a method=msbp"]) == "run a method=sbp,msbp"
-    assert together(["run a method=sbp", "", "run b"]) == "run a method=sbp && run b"
+    assert found.rule == (
+        "MSBP's angle less SBP's; below 0 degrees agrees with the claim. "
+        "Margin 1 degrees: A degree does not matter."
+    )
+    assert found.word == "open"

@@ -1,8 +1,12 @@
+"""Records, angles and benchmarks as they are read, and the DataFrame of all runs."""
+
 import json
+from pathlib import Path
 
 import pytest
 
-from msbp.analysis.runs import own_runs, published_runs
+from msbp.analysis.runs import COLUMNS, frame, own, published, read_runs
+from msbp.config import ROOT
 
 
 def leave(folder, text):
@@ -13,7 +17,16 @@ def leave(folder, text):
 def test_runs_are_found_at_any_depth_and_sorted_by_seed(tmp_path, record_of):
     for seed in (2, 0, 1):
         leave(tmp_path / "sweeps" / "x" / str(seed), json.dumps(record_of(seed=seed)))
-    assert [run["seed"] for run in own_runs(tmp_path).of("5e77e000")] == [0, 1, 2]
+    assert list(frame(tmp_path).seed) == [0, 1, 2]
+
+
+def test_the_frame_has_fields_and_what_follows_from_them():
+    runs = frame(ROOT / "outputs/published/records.jsonl")
+    assert list(runs) == list(COLUMNS) and len(runs) == 490
+    assert (runs.bp_update_s == runs.bp_s + runs.update_s).all()
+    assert not runs.duplicated(["signature", "seed"]).any()
+    means = runs.groupby(["task", "method"]).test.agg(["mean", "size"])
+    assert means.loc[("mnist", "sbp"), "size"] == 40
 
 
 @pytest.mark.parametrize(
@@ -23,30 +36,31 @@ def test_runs_are_found_at_any_depth_and_sorted_by_seed(tmp_path, record_of):
         lambda text: "",
         lambda text: "[]",
         lambda text: text.replace('"test": 98.2', '"test": NaN'),
+        lambda text: text.replace('"test": 98.2', '"test": 1e999'),
         lambda text: text.replace('"test": 98.2', '"test": "98.2"'),
         lambda text: text.replace('"seed": 0', '"seed": true'),
         lambda text: text.replace('"commit"', '"comet"'),
+        lambda text: text.replace('"resumed": false', '"disturbed": 5'),
     ],
-    ids=["half", "empty", "list", "nan", "text", "bool", "key"],
+    ids=["half", "empty", "list", "nan", "infinite", "text", "bool", "key", "disturbed"],
 )
-def test_a_damaged_record_is_named_and_the_others_count(tmp_path, record_of, cut):
+def test_a_damaged_record_is_named_once_and_the_others_count(tmp_path, record_of, caplog, cut):
     leave(tmp_path / "good", json.dumps(record_of(seed=1)))
     leave(tmp_path / "bad", cut(json.dumps(record_of(seed=0))))
-    runs = own_runs(tmp_path)
-    assert [run["seed"] for run in runs.of("5e77e000")] == [1]
-    assert len(runs.damaged) == 1
-    assert str(tmp_path / "bad" / "record.json") in runs.damaged[0]
+    assert list(frame(tmp_path).seed) == [1]
+    (warning,) = caplog.messages
+    assert str(tmp_path / "bad" / "record.json") in warning
 
 
-def test_a_record_that_cannot_be_opened_is_named(tmp_path):
+def test_a_record_that_cannot_be_opened_is_named(tmp_path, caplog):
     (tmp_path / "record.json").mkdir()
-    assert "record.json" in own_runs(tmp_path).damaged[0]
+    assert frame(tmp_path).empty and "record.json" in caplog.text
 
 
 def test_of_two_runs_with_one_seed_the_newer_counts(tmp_path, record_of):
     leave(tmp_path / "a", json.dumps(record_of(test=98.5, started_at="2025-02-02T00:00:00+00:00")))
     leave(tmp_path / "b", json.dumps(record_of(test=97.5, started_at="2025-02-01T00:00:00+00:00")))
-    assert [run["test"] for run in own_runs(tmp_path).of("5e77e000")] == [98.5]
+    assert list(frame(tmp_path).test) == [98.5]
 
 
 def test_own_runs_and_published_ones_are_never_mixed(tmp_path, record_of):
@@ -54,17 +68,62 @@ def test_own_runs_and_published_ones_are_never_mixed(tmp_path, record_of):
     lines = tmp_path / "published" / "records.jsonl"
     lines.write_text(json.dumps(record_of(seed=7)) + "\n", encoding="utf-8")
     leave(tmp_path / "runs" / "x", json.dumps(record_of(seed=8)))
-    assert [run["seed"] for run in own_runs(tmp_path).of("5e77e000")] == [8]
-    assert [run["seed"] for run in published_runs(lines).of("5e77e000")] == [7]
+    assert list(frame(tmp_path).seed) == [8] and list(frame(lines).seed) == [7]
 
 
 def test_a_damaged_published_line_is_named_by_its_number(tmp_path, record_of):
-    lines = tmp_path / "records.jsonl"
+    lines, damaged = tmp_path / "records.jsonl", []
     lines.write_text(json.dumps(record_of()) + '\n\n{"signature": "5e', encoding="utf-8")
-    runs = published_runs(lines)
-    assert len(runs.of("5e77e000")) == 1
-    assert "records.jsonl line 3" in runs.damaged[0]
+    assert len(read_runs(lines, damaged)) == 1
+    assert "records.jsonl line 3" in damaged[0]
 
 
 def test_no_folder_and_no_file_are_no_runs(tmp_path):
-    assert own_runs(tmp_path / "none").records == published_runs(tmp_path / "none.jsonl").records == {}
+    assert frame(tmp_path / "none").empty and frame(tmp_path / "none.jsonl").empty
+
+
+def line(step=0, **config):
+    about = {"signature": "5e", "seed": 0, "method": "msbp"} | config
+    return (
+        json.dumps(
+            {"config": about, "k": 5, "step": step, "epoch": 0.0, "angle": {"total": 1.0, "hidden": 1.0}}
+        )
+        + "\n"
+    )
+
+
+def test_own_and_published_angles_are_never_mixed(tmp_path, settle, monkeypatch):
+    for folder, seed in (("runs/a", 0), ("published", 1)):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "angles.jsonl").write_text(line(seed=seed))
+    kept = tmp_path / "published"
+    assert list(own(tmp_path, kept, settle).angles.seed) == [0]
+    assert list(published(kept, settle).angles.seed) == [1]
+    monkeypatch.chdir(tmp_path)  # one folder may be written in several ways
+    assert list(own(Path("."), kept, settle).angles.seed) == [0]
+
+
+def test_a_moment_counts_once_and_damage_is_named(tmp_path, settle):
+    text = line(step=4) + line(step=0) + line(step=4) + '{"config": {"sig\n'
+    (tmp_path / "angles.jsonl").write_text(text)
+    found = published(tmp_path, settle)
+    assert list(found.angles.step) == [0, 4]
+    assert found.damaged[0].startswith(f"{tmp_path / 'angles.jsonl'} line 4: no angle")
+
+
+def test_nothing_measured_is_no_error(tmp_path, settle):
+    found = own(tmp_path, tmp_path / "published", settle)
+    assert found.runs.empty and not found.benchmarks and found.angles.empty
+
+
+def test_whatever_a_line_of_angles_lacks_it_is_named_and_the_others_count(tmp_path, settle):
+    whole = json.loads(line())
+    bad = [{key: value for key, value in whole.items() if key != without} for without in whole]
+    bad += [whole | {key: odd} for key in whole for odd in (None, [], {}, "x")]
+    text = "".join(json.dumps(each) + "\n" for each in bad).encode() + b"\xff\n[]\n5\n"
+    (tmp_path / "angles.jsonl").write_bytes(text + line(step=7).encode())
+    found = published(tmp_path, settle)
+    assert list(found.angles.step) == [7]
+    assert len(found.damaged) == len(bad) + 3
+    (tmp_path / "runs" / "angles.jsonl").mkdir(parents=True)
+    assert "angles.jsonl: " in own(tmp_path / "runs", tmp_path / "published", settle).damaged[0]

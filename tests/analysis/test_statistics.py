@@ -2,40 +2,27 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from msbp.analysis.intervals import bootstrap, deviation_interval, difference, line_of, mean_interval, slope
 from msbp.analysis.statistics import (
     brown_forsythe,
     critical_f,
     critical_t,
-    delta,
+    deviation_interval,
+    difference,
     effect_size,
     f_ratio,
     holm,
+    jackknife,
+    log_sd,
+    log_slope,
+    mean_interval,
     paired_t,
     pooled_t,
-    speedup,
-    summarize,
+    spread_ratio,
     welch_t,
-)  # fmt: skip
+)
 
 SBP = [97.1, 97.6, 96.8, 97.9, 97.2, 96.9]
 MSBP = [98.0, 98.1, 97.9, 98.2, 98.0, 97.8]
-
-
-def test_the_deviation_is_that_of_a_sample():
-    summary = summarize([97.8, 98.0, 98.2])
-    assert (summary.mean, summary.n) == (pytest.approx(98.0), 3)
-    assert summary.sd == pytest.approx(0.2)
-
-
-def test_one_run_has_no_deviation():
-    assert summarize([98.0]).sd is None
-
-
-def test_a_ratio_is_of_means_and_a_difference_points_above():
-    slow, fast = summarize([8.0, 12.0]), summarize([2.0])
-    assert speedup(slow, fast) == 5.0
-    assert delta(slow, fast) == -8.0
 
 
 @pytest.mark.parametrize(("test", "equal_var"), [(pooled_t, True), (welch_t, False)])
@@ -98,14 +85,28 @@ def test_intervals_are_scipys():
     assert mean_interval([98.0]) is deviation_interval([98.0]) is difference([98.0], SBP) is None
 
 
-def test_a_bootstrap_repeats_and_holds_its_estimate():
-    first, again = (bootstrap(lambda a: a.mean(axis=-1), SBP) for _ in range(2))
-    assert first == again
-    assert first.estimate == pytest.approx(np.mean(SBP))
-    assert min(SBP) < first.low < first.estimate < first.high < max(SBP)
+def test_the_ratio_of_deviations_has_the_interval_of_f():
+    found = spread_ratio(SBP, MSBP)
+    f = f_ratio(SBP, MSBP)
+    assert found.estimate == pytest.approx(f.value**0.5)
+    assert (found.low, found.high) == pytest.approx(
+        ((f.value / stats.f.ppf(0.975, 5, 5)) ** 0.5, (f.value / stats.f.ppf(0.025, 5, 5)) ** 0.5)
+    )
+    assert spread_ratio(SBP, [98.0, 98.0]) is spread_ratio([98.0], MSBP) is None
+
+
+def test_the_log_of_a_deviation_is_unbiased_with_the_variance_that_it_has():
+    random = np.random.default_rng(0)
+    found = [log_sd([random.normal(0, 3, 6)]) for _ in range(2000)]
+    estimates = [each.estimate for each in found]
+    assert np.mean(estimates) == pytest.approx(np.log(3), abs=0.03)
+    assert np.var(estimates) == pytest.approx(found[0].variance, rel=0.1)
+
+
+def test_the_jackknife_of_a_mean_is_the_runs_themselves():
+    assert jackknife(lambda runs: runs.mean(), np.array(SBP)) == pytest.approx(SBP)
 
 
 def test_a_power_law_has_its_exponent_as_slope():
-    found = slope([1, 2, 4, 8], [3, 12, 48, 192])
-    assert (found.estimate, found.low, found.high) == pytest.approx((2, 2, 2))
-    assert line_of([1, 2, 3], [5, 7, 9]) == pytest.approx((3, 2, 1))
+    found = log_slope(np.log([1, 2, 4, 8]), [3, 12, 48, 192])
+    assert (found.estimate, found.variance) == pytest.approx((2, 0))

@@ -1,112 +1,203 @@
-from pathlib import Path
+"""Numbers of tables: means over runs, comparisons with the first row of a block, and what is remarked on."""
 
+import pandas as pd
 import pytest
-from omegaconf.errors import OmegaConfBaseException
+from scipy import stats
 
-from msbp.analysis import rows as row_tables
-from msbp.analysis.formats import markdown, renderings
-from msbp.analysis.runs import Runs
-from msbp.analysis.settings import command, settings_from
-from msbp.analysis.sheet import sheet
-from msbp.analysis.tables import fill
-from msbp.config import CONF, compose
-from msbp.record import signature
+from msbp.analysis import tables
+from msbp.analysis.runs import Sources
+from msbp.analysis.table_text import document_of
+from msbp.analysis.tables import fill, filled
 
-BASE, MSBP = "task=mnist method=baseline", "task=mnist method=msbp"
-CONFIG = {
-    "name": "small", "caption": "A small table", "seeds": 5, "columns": ["bp_s", "total_s", "score"],
+TIMES, SCORES = ["bp_s", "bp_update_s", "total_s"], ["dev", "score"]
+BASE, SBP, MSBP = (f"task=mnist method={method}" for method in ("baseline", "sbp", "msbp"))
+PAIRED = {
+    "name": "small", "caption": "A small table", "seeds": 4, "columns": ["score", "dropped_entries"],
+    "paired": True,
     "blocks": [{
         "title": "MNIST", "task": "mnist", "score": "Acc (%)",
         "rows": [
-            {"label": "MLP", "overrides": ["method=baseline"], "paper": {"bp_s": 67.2, "score": 97.86}},
-            {"label": "+ MSBP", "overrides": ["method=msbp"], "paper": {"bp_s": 6.9, "score": 98.23}},
+            {"label": "MLP", "overrides": ["method=baseline"]},
+            {"label": "+ SBP", "overrides": ["method=sbp"]},
+            {"label": "+ MSBP", "overrides": ["method=msbp"]},
         ],
     }],
 }  # fmt: skip
+GAINS = [0.1, 0.3, 0.2, 0.6]
 
 
-def rows(text):
-    """The cells of a Markdown table's body, row by row."""
-    lines = [line for line in text.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+def seeds(record_of, count=5, **fields):
+    return [record_of(seed=seed, **fields) for seed in range(count)]
 
 
-def test_a_row_shows_mean_spread_ratio_and_the_papers_numbers(record_of, runs_of, settle):
-    records = [record_of(BASE, seed, bp_s=16.0, test=98.0 + seed / 10) for seed in range(5)]
-    records += [record_of(MSBP, seed, bp_s=2.0, test=98.3 + seed / 10) for seed in range(5)]
-    _, msbp = rows(markdown(sheet(fill(CONFIG, runs_of(records), settle))))
-    assert msbp == [
-        "+ MSBP", "2.00 (8.00×)", "18.5 (1.00×)", "98.50 ± 0.16 (+0.30)", "5", "6.9 (9.74×)", "98.23 (+0.37)",
-        "`python -m src.train -m task=mnist 'seed=range(0,5)' method=msbp`",
-    ]  # fmt: skip
+@pytest.fixture
+def measure(runs_of):
+    """Fill a block whose rows have these records."""
+
+    def measure(*rows):
+        names = [str(number) for number in range(len(rows))]
+        about = {"block": 0, "title": "MNIST", "label": names, "seeds": 5, "signature": names}
+        records = [run | {"signature": name} for name, row in zip(names, rows, strict=True) for run in row]
+        return filled("small", "", ["bp_s", "score"], pd.DataFrame(about), runs_of(records))
+
+    return measure
 
 
-def test_a_row_with_fewer_seeds_than_asked_says_so(record_of, runs_of, settle):
-    records = [record_of(MSBP, seed) for seed in (0, 1, 4)]
-    _, msbp = rows(markdown(sheet(fill(CONFIG, runs_of(records), settle))))
-    assert msbp[4] == "3 of 5"
+def measured(table, row):
+    """The columns for which a row has numbers."""
+    return [column for column in TIMES + SCORES if len(table.values(row, column))]
 
 
-def test_one_seed_has_no_spread(record_of, runs_of, settle):
-    _, msbp = rows(markdown(sheet(fill(CONFIG, runs_of([record_of(MSBP)]), settle))))
-    assert msbp[3].rstrip("¹²") == "98.20"
+def remarks(table, row, column):
+    return table.remarks.get((row, column), [])
 
 
-def test_a_missing_row_has_empty_cells_and_the_command_that_fills_it(settle):
-    text = markdown(sheet(fill(CONFIG, Runs(), settle)))
-    assert rows(text)[1][1:5] == ["–", "–", "–", "0 of 5¹"]
-    assert rows(text)[1][-1] == "`python -m src.train -m task=mnist 'seed=range(0,5)' method=msbp`"
-    assert "- ¹ not run yet" in text
-
-
-def test_runs_of_another_setting_never_fill_a_row(record_of, runs_of, settle):
-    other = record_of(f"{MSBP} experiment=smoke", sample="tiny")
-    assert rows(markdown(sheet(fill(CONFIG, runs_of([other]), settle))))[1][4] == "0 of 5¹"
-
-
-def test_a_block_whose_task_does_not_exist_yet_still_renders():
-    block = CONFIG["blocks"][0] | {"task": "weather"}
-    table = fill(CONFIG | {"blocks": [block]}, Runs(), settings_from(Path(CONF), compose))
-    for text in renderings(row_tables.of(table)).values():
-        assert "MLP" in text
-    assert "its task is not there yet" in renderings(row_tables.of(table))["md"]
-
-
-def test_commands_are_quoted_for_the_shell():
-    assert command(["task=mnist"], ["method=msbp", "method.layers=[a,b]"], 3) == (
-        "python -m src.train -m task=mnist 'seed=range(0,3)' method=msbp 'method.layers=[a,b]'"
-    )
+def test_a_speedup_compares_with_the_first_row(record_of, measure):
+    table = measure(seeds(record_of, bp_s=8.0, update_s=2.0), seeds(record_of, bp_s=1.0))
+    assert table.rows.bp_ratio[1] == 8.0
+    assert table.rows.bp_update_ratio[1] == pytest.approx(10 / 7)
+    assert not any(table.remarks.values())
 
 
 @pytest.mark.parametrize(
-    "overrides",
+    ("other", "named"),
     [
-        ("task=mnist", "method=msbp", "method.gamma=0.5", "method.memory=per_slot", "trainer.epochs=2"),
-        ("task=parsing_ewt", "model.hidden=50", "method=sbp", "paper.r=0.1"),
-        ("task=mnist", "method=baseline", "optimizer.lr=1e-3"),
+        ({"machine": "b" * 8}, "machine"), ({"threads": 2}, "thread count"), ({"commit": "f" * 16}, "commit"),
+        ({"device": "cuda"}, "device"), ({"dirty": True}, "state of the code"), ({"torch": "2.6"}, "torch"),
+        ({"machine": "b" * 8, "commit": "f" * 16}, "machine and commit"), ({"timing_rule": 3}, "timing rule"),
     ],
+    ids=str,
+)  # fmt: skip
+def test_times_from_elsewhere_are_left_out_with_a_remark_and_scores_stay(record_of, measure, other, named):
+    table = measure(seeds(record_of), seeds(record_of, **other))
+    assert measured(table, 0) == TIMES + SCORES and measured(table, 1) == SCORES
+    assert remarks(table, 1, "bp_s") == remarks(table, 1, "total_s")
+    assert remarks(table, 1, "bp_s") == [f"no times: all ran with another {named} than those with times"]
+
+
+def test_the_platform_that_times_most_rows_with_the_baseline_is_chosen(record_of, measure):
+    elsewhere = {"machine": "b" * 8}
+    mixed = seeds(record_of, count=3) + [record_of(seed=seed, **elsewhere) for seed in (3, 4)]
+    table = measure(seeds(record_of), mixed, seeds(record_of, **elsewhere), seeds(record_of, **elsewhere))
+    assert len(table.values(1, "bp_s")) == 3 and len(table.values(1)) == 5
+    assert remarks(table, 1, "bp_s") == [
+        "times of 3 of 5 runs: 2 ran with another machine than those with times"
+    ]
+    assert measured(table, 2) == measured(table, 3) == SCORES
+
+
+def test_runs_launched_in_parallel_give_scores_only(record_of, measure):
+    table = measure(seeds(record_of), seeds(record_of, times_comparable=False))
+    assert measured(table, 1) == SCORES and pd.isna(table.rows.bp_ratio[1])
+    assert remarks(table, 1, "bp_s") == ["no times: all ran in parallel"]
+
+
+def test_every_reason_for_which_there_are_no_times_is_named(record_of, measure):
+    runs = [record_of(seed=seed, times_comparable=False, commit="f" * 16) for seed in range(3)]
+    runs += [record_of(seed=3, times_comparable=False, resumed=True), record_of(seed=4, commit="f" * 16)]
+    why = [["it had 78% of its processor, 90% are needed"], ["it had 61% of its processor, 90% are needed"]]
+    why += [["it went on with another torch", "it met another run on its outputs folder"]]
+    runs += [record_of(seed=5 + i, times_comparable=False, disturbed=each) for i, each in enumerate(why)]
+    assert remarks(measure(seeds(record_of), runs), 1, "total_s") == [
+        "no times: 2 had too little of its processor, 3 ran in parallel, 1 ran in parallel or resumed "
+        "elsewhere, 1 ran with another commit than those with times, 1 went on with another torch and met "
+        "another run on its outputs folder"
+    ]
+
+
+def test_by_the_earlier_rule_bp_has_no_number_and_the_other_times_have(record_of, measure):
+    table = measure(seeds(record_of, timing_rule=1), seeds(record_of, timing_rule=1))
+    assert measured(table, 0) == measured(table, 1) == ["bp_update_s", "total_s", *SCORES]
+    assert remarks(table, 1, "bp_s") == [tables.EARLIER_RULE] and not remarks(table, 1, "total_s")
+    assert table.rows.total_ratio[1] == 1 and pd.isna(table.rows.bp_ratio[1])
+
+
+def test_times_of_different_rules_are_never_mixed(record_of, measure):
+    new = [record_of(seed=seed, total_s=10.0) for seed in (0, 1)]
+    old = [record_of(seed=seed, total_s=90.0, timing_rule=1) for seed in (2, 3, 4)]
+    table = measure(seeds(record_of), new + old)
+    assert table.rows.total_s[1] == 10.0
+    assert remarks(table, 1, "total_s") == [
+        "times of 2 of 5 runs: 3 ran with another timing rule than those with times"
+    ]
+
+
+def test_a_first_row_without_times_has_scores_to_compare_with(record_of, measure):
+    table = measure(seeds(record_of, times_comparable=False), seeds(record_of))
+    assert remarks(table, 1, "bp_s") == [tables.NO_TIMES] and not remarks(table, 1, "score")
+
+
+def test_without_a_baseline_there_are_numbers_but_no_comparison(record_of, measure):
+    table = measure([], seeds(record_of))
+    assert measured(table, 1) == TIMES + SCORES
+    compared = ["bp_ratio", "bp_update_ratio", "total_ratio", "score_delta", "dev_delta"]
+    assert table.rows.loc[1, compared].isna().all()
+    assert remarks(table, 1, "bp_s") == remarks(table, 1, "score") == [tables.NO_BASELINE]
+
+
+def test_runs_of_uncommitted_code_are_named(record_of, measure):
+    table = measure([*seeds(record_of, count=2), record_of(seed=2, dirty=True)])
+    assert remarks(table, 0, "n") == [tables.DIRTY]
+
+
+def test_scores_by_different_metric_rules_are_named(record_of, measure):
+    table = measure(seeds(record_of), seeds(record_of, metric_signature="other"))
+    assert remarks(table, 0, "score") == remarks(table, 1, "score") == [tables.METRICS]
+
+
+@pytest.mark.parametrize(
+    ("digests", "remark"),
+    [
+        ((None, None), []),
+        (("a" * 64, "a" * 64), []),
+        (("a" * 64, "b" * 64), ["rows of this block read different data: 2 of bbbbbbbbbbbbbb"]),
+        ((None, "b" * 64), ["rows of this block read different data: 2 of bbbbbbbbbbbbbb"]),
+    ],
+    ids=str,
 )
-def test_a_rows_signature_is_that_of_a_run_with_its_overrides(overrides):
-    settle, cfg = settings_from(Path(CONF), compose), compose(overrides)
-    assert settle(overrides) == settle(list(overrides))
-    setting = settle(overrides)
-    assert setting.signature == signature(cfg) and setting.hidden == cfg.model.hidden
-    assert (setting.r, setting.gamma) == (cfg.method.get("r"), cfg.method.get("gamma"))
+def test_scores_of_different_data_are_marked(record_of, measure, digests, remark):
+    table = measure(*(seeds(record_of, 2, data_digest=digest) for digest in digests))
+    assert remarks(table, 1, "score") == remark
 
 
-def test_a_key_that_does_not_exist_is_refused_as_a_run_would():
-    with pytest.raises(OmegaConfBaseException, match="gama"):
-        settings_from(Path(CONF), compose)(("task=mnist", "method=msbp", "method.gama=0.5"))
+def test_a_mean_over_different_data_is_marked(record_of, measure):
+    table = measure([record_of(seed=seed, data_digest=digit * 64) for seed, digit in enumerate("aab")])
+    assert remarks(table, 0, "score") == [
+        "rows of this block read different data: 2 of aaaaaaaaaaaaaa, 1 of bbbbbbbbbbbbbb"
+    ]
 
 
-def test_a_ratio_to_no_time_is_a_dash(record_of, runs_of, settle):
-    nothing = {"bp_s": 0.0, "update_s": 0.0, "total_s": 0.0}
-    table = fill(CONFIG, runs_of([record_of(BASE), record_of(MSBP, **nothing)]), settle)
-    assert rows(markdown(sheet(table)))[1][1:3] == ["0.000 (–)", "0.000 (–)"]
-    assert row_tables.of(table).numbers[1]["bp_ratio"] is None
+def test_differences_are_over_the_seeds_that_both_rows_have(record_of, measure):
+    base = [record_of(seed=seed, test=90.0 + seed) for seed in range(5)]
+    other = [record_of(seed=seed, test=91.0 + seed) for seed in (3, 4, 7)]
+    table = measure(base, other)
+    assert table.rows.score_delta[1] == pytest.approx(1) and table.rows.common[1] == 2
+    assert remarks(table, 1, "score") == ["difference over the 2 seeds of both rows"]
+    table = measure(base, [record_of(seed=9)])
+    assert pd.isna(table.rows.score_delta[1]) and remarks(table, 1, "score") == [tables.NO_COMMON]
 
 
-def test_runs_on_another_device_than_the_cpu_are_named(record_of, runs_of, settle):
-    records = [record_of(BASE), record_of(MSBP, device="H100"), record_of(MSBP, 1)]
-    assert "- Device of MNIST: H100: 1 of 3 runs." in markdown(sheet(fill(CONFIG, runs_of(records), settle)))
-    assert "Device" not in markdown(sheet(fill(CONFIG, runs_of(records[::2]), settle)))
+@pytest.fixture
+def document(record_of, runs_of, settle):
+    records = [record_of(BASE, seed, test=90.0 + 3 * seed) for seed in range(5)]
+    layers = {"a": {"entries": 0.5, "squared_norm": 0.1}, "b": {"entries": 0.3, "squared_norm": 0}}
+    records += [record_of(SBP, seed, test=90.0 + 3 * seed, dropped_fraction=layers) for seed in range(4)]
+    records += [record_of(MSBP, seed, test=90.0 + 3 * seed + gain) for seed, gain in enumerate(GAINS)]
+    return document_of(fill(PAIRED, Sources(runs_of(records), settle)))
+
+
+def test_a_note_compares_every_two_rows_over_the_seeds_that_both_have(document):
+    note = document.sheets[0].below[-1]
+    p = stats.ttest_1samp(GAINS, 0).pvalue
+    assert note.startswith(
+        "Paired t-tests of MNIST, two-sided: SBP against MLP +0.00 (the same gain in every run, n = 4)"
+    )
+    assert f"MSBP against SBP +0.30 (p = {p:.3f}, n = 4)" in note
+    assert document.numbers.paired_p_first[2] == pytest.approx(p, abs=1e-6)
+
+
+def test_what_is_dropped_is_the_mean_over_layers_in_percent(document):
+    numbers = document.numbers
+    assert (numbers.dropped_entries[1], numbers.dropped_norm[1]) == (40, 5)
+    assert numbers.dropped_by_layer[1] == "a 50.0 10.0; b 30.0 0.0" and numbers.dropped_by_layer[2] == ""
+    assert pd.isna(numbers.dropped_entries[2]) and document.sheets[0].blocks[0].iloc[1, 2] == "40.0"

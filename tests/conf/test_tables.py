@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from hydra.utils import get_method
 
-from msbp.analysis.documents import ROWS as ROW_TABLE
-from msbp.analysis.evidence import SCORES, SECONDS, SHARES
-from msbp.analysis.settings import settings_from
-from msbp.analysis.wanted import asked_by, cells, configs
+from msbp.analysis.claims import UNITS, region_of
+from msbp.analysis.report import ROWS as ROW_TABLE
+from msbp.analysis.settings import SECONDS, cells, configs, rows_of, settings_from
+from msbp.analysis.tables import SCORES, SHARES
 from msbp.config import CONF, compose
 
 settle = settings_from(Path(CONF), compose)
@@ -18,10 +18,10 @@ TABLES, FIGURES, CLAIMS = (configs(Path(CONF), group) for group in ("table", "fi
 LISTED = {name: config for name, config in TABLES.items() if "blocks" in config}
 LETTERS = {"r": "r", "γ": "gamma", "h": "hidden"}
 ROWS = [
-    pytest.param(block, asked, id=f"{name}-{block['task']}-{asked.label}-{asked.overrides[-1]}")
+    pytest.param(block, row, id=f"{name}-{block['task']}-{row.label}-{row.overrides[-1]}")
     for name, config in (LISTED | {n: c for n, c in FIGURES.items() if "blocks" in c}).items()
     for block in config["blocks"]
-    for asked in asked_by(config | {"blocks": [block]})
+    for row in rows_of(config | {"blocks": [block]})
 ]
 
 
@@ -36,26 +36,26 @@ def test_a_file_is_named_as_what_it_makes(name):
 @pytest.mark.parametrize("name", LISTED)
 def test_a_table_shows_known_columns(name):
     config = LISTED[name]
-    assert set(config["columns"]) <= SECONDS.keys() | SCORES.keys() | SHARES.keys()
+    assert set(config["columns"]) <= {*SECONDS, *SCORES, *SHARES}
     papers = [row["paper"] for block in config["blocks"] for row in block["rows"] if "paper" in row]
     assert all(paper.keys() <= set(config["columns"]) for paper in papers)
 
 
-@pytest.mark.parametrize(("block", "asked"), ROWS)
-def test_a_label_tells_what_is_run(block, asked):
-    setting = settle(asked.overrides)
+@pytest.mark.parametrize(("block", "row"), ROWS)
+def test_a_label_tells_what_is_run(block, row):
+    setting = settle(row.overrides)
     exists = (Path(CONF) / "task" / f"{block['task']}.yaml").is_file()
     assert (setting is not None) == exists
-    for letter, value in re.findall(r"(r|γ|h)=([\d./]+)", asked.label) if setting else ():
+    for letter, value in re.findall(r"(r|γ|h)=([\d./]+)", row.label) if setting else ():
         assert getattr(setting, LETTERS[letter]) == pytest.approx(float(Fraction(value)))
-    for epochs in re.findall(r"(\d+) epochs", asked.label):
-        assert f"trainer.epochs={epochs}" in asked.overrides
+    for epochs in re.findall(r"(\d+) epochs", row.label):
+        assert f"trainer.epochs={epochs}" in row.overrides
 
 
 @pytest.mark.parametrize("name", LISTED)
 def test_no_two_rows_of_a_block_ask_for_the_same_runs(name):
     for block in LISTED[name]["blocks"]:
-        settings = [settle(asked.overrides) for asked in asked_by(LISTED[name] | {"blocks": [block]})]
+        settings = [settle(row.overrides) for row in rows_of(LISTED[name] | {"blocks": [block]})]
         signatures = [setting.signature for setting in settings if setting]
         assert len(set(signatures)) == len(signatures)
 
@@ -69,8 +69,8 @@ def test_the_grid_has_the_papers_cells_and_shares_runs_with_its_tables():
     every = cells(grid)
     assert len(every) == 1 + 3 + 27
     for place, row in (((20, 0.0), 1), ((20, 0.8), 2), ((None, None), 0)):
-        asked = list(asked_by(TABLES["main"]))[row]
-        assert settle(every[place].overrides) == settle(asked.overrides)
+        row = list(rows_of(TABLES["main"]))[row]
+        assert settle(every[place].overrides) == settle(row.overrides)
     r = {k: settle(every[k, 0.0].overrides).r for k in grid["sparse"]}
     assert all(round(500 * share) == k for k, share in r.items())
 
@@ -78,7 +78,10 @@ def test_the_grid_has_the_papers_cells_and_shares_runs_with_its_tables():
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_claim_quotes_the_paper_and_names_what_decides_it(name):
     config = CLAIMS[name]
-    assert config["title"] and config["quote"] and config["where"] and config["rule"].format(**config)
+    assert all(config[key] for key in ("title", "quote", "where", "effect", "reason"))
+    assert config["unit"] in UNITS and {"low", "high"} & config.keys() and config["margin"] >= 0
+    region = region_of(config)
+    assert region.low < region.high
     assert callable(get_method(config["_target_"]))
     assert set(config.get("tables", ())) <= LISTED.keys()
     assert set(config.get("figures", ())) <= TABLES.keys() | FIGURES.keys()

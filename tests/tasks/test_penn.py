@@ -53,7 +53,8 @@ def test_line_breaks_decide_nothing(tmp_path, change):
     ]
 
 
-def test_traces_and_the_phrases_that_hold_nothing_else_are_removed(tmp_path):
+def test_traces_and_the_phrases_that_hold_nothing_else_are_removed_and_counted(tmp_path, caplog):
+    caplog.set_level("INFO")
     (tree,) = read(
         tmp_path,
         """( (SBAR (WHNP-1 (-NONE- 0)) (S (NP-SBJ (-NONE- *T*-1) (-NONE- *)) (VP (VBD fell)))) )
@@ -61,6 +62,7 @@ def test_traces_and_the_phrases_that_hold_nothing_else_are_removed(tmp_path):
     )
     assert words(tree) == ["fell"] and [child.label for child in tree.children] == ["S"]
     assert [child.label for child in tree.children[0].children] == ["VP"]
+    assert "a.mrg: left out 1 trees of empty elements alone" in caplog.text
 
 
 def test_function_tags_are_stripped_and_brackets_stay_tokens(tmp_path):

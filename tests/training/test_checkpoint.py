@@ -49,6 +49,34 @@ def test_another_runs_checkpoint_is_refused_and_the_difference_said(tmp_path, sa
     assert said in str(refusal.value)
 
 
+def test_the_checkpoint_of_other_data_is_refused_in_a_line_and_one_without_a_digest_is_not(tmp_path):
+    for ours, theirs in (("", "b"), ("a", ""), ("a", "a")):
+        checkpoint(tmp_path, data_digest=theirs).save(STATE)
+        assert checkpoint(tmp_path, data_digest=ours).load()["state"] == STATE["state"]
+    with pytest.raises(
+        ValueError, match=r"key\.pt is of other data \(digest a, not b\): point paths.data"
+    ) as refusal:
+        checkpoint(tmp_path, data_digest="b").load()
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(("epochs", "fits"), [(3, True), (2, True), (1, False), (None, False)])
+def test_a_file_to_resume_from_may_have_fewer_epochs_and_the_requests_own_may_not(tmp_path, epochs, fits):
+    def of(epochs, path="key", **options):
+        trainer = {} if epochs is None else {"epochs": epochs}
+        return Checkpoint(tmp_path / f"{path}.pt", SETTINGS | {"trainer": trainer}, **options)
+
+    of(2).save(STATE)
+    resumed = of(epochs, "new", resume=tmp_path / "key.pt")
+    if fits:
+        assert resumed.load()["state"] == STATE["state"]
+    else:
+        with pytest.raises(ValueError, match=rf"another run \(trainer.epochs: 2, not {epochs}\)"):
+            resumed.load()
+    with pytest.raises(ValueError, match=r"another run \(trainer.epochs: 2, not 3\)"):
+        of(3).load()
+
+
 def cut(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
@@ -206,6 +234,7 @@ CONDITIONS = {"machine": "a", "threads": 1, "torch": "2", "alone": True}
         ({"threads": 2}, ["it went on with other threads"]),
         ({"torch": "9"}, ["it went on with another torch"]),
         ({"alone": False}, ["it met another run on its outputs folder"]),
+        ({"alone": None}, ["its outputs folder has no file locks, so that other runs are not seen"]),
     ],
 )
 def test_times_compare_only_if_all_stretches_had_the_same_conditions(tmp_path, later, reasons):

@@ -1,4 +1,5 @@
 import errno
+import fcntl
 import logging
 import multiprocessing
 from pathlib import Path
@@ -113,3 +114,36 @@ def test_a_full_disk_is_told_with_the_file_and_without_the_log(tmp_path, monkeyp
     log.handle(logging.makeLogRecord({"msg": "a line"}))
     log.close()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("number", locks.NO_LOCKS)
+def test_a_file_system_without_locks_is_named_and_its_runs_have_no_times(
+    tmp_path, monkeypatch, caplog, number
+):
+    def fails(*_):
+        raise OSError(number, "no locks")
+
+    monkeypatch.setattr(fcntl, "flock", fails)
+    with locks.request(tmp_path, "key", again=False) as place, locks.run_folder(tmp_path / "run", FILES):
+        with locks.company(tmp_path) as alone:
+            assert alone() is None and place == tmp_path / "key.pt"
+    assert caplog.text.count(f"{tmp_path}/starting.lock cannot be locked") == 1
+
+
+def test_folders_of_killed_runs_of_the_same_command_are_deleted(tmp_path):
+    def run(name, files=FILES, record=False):
+        folder = tmp_path / name
+        with locks.run_folder(folder, files):
+            (folder / ".weights.pt.x1.part").touch()
+        if record:
+            (folder / "record.json").touch()
+        return folder
+
+    killed, in_a_sweep = run("runs/a"), run("sweeps/s/0")
+    kept = [run("runs/done", record=True), run("runs/other", {"config.yaml": b"seed: 1\n"}), run("mine")]
+    (tmp_path / "runs/empty").mkdir()
+    with locks.run_folder(tmp_path / "runs/living", FILES):
+        locks.drop_abandoned(tmp_path, FILES)
+        assert (tmp_path / "runs/living/train.log").exists()
+    assert not any(folder.exists() for folder in (killed, in_a_sweep, tmp_path / "runs/empty"))
+    assert all((folder / "config.yaml").exists() for folder in kept)

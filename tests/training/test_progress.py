@@ -62,15 +62,20 @@ def test_a_long_epoch_without_a_terminal_has_a_plain_line_a_minute(monkeypatch, 
     assert [line[:20] for line in caplog.messages] == ["epoch 1/20  step 2  ", "epoch 1/20  step 5  "]
 
 
-def test_a_worker_of_a_sweep_says_which_job_speaks(monkeypatch, screen):
+def test_lines_of_a_sweeps_worker_name_their_run(monkeypatch, screen):
     monkeypatch.setattr(HydraConfig.instance(), "cfg", OmegaConf.create({"hydra": {"job": {"num": 7}}}))
     monkeypatch.setattr(multiprocessing.current_process(), "name", "LokyProcess-2")
     line = logging.makeLogRecord({"msg": "epoch 1/20"})
     ToConsole().handle(line)
+    progress.name_job("mnist msbp, seed 3")
+    ToConsole().handle(line)
     with Progress(20, "accuracy", "images") as shown:
         shown.step(0, 1, 0.5, 32, SECONDS)
-    assert screen.getvalue() == "#7  epoch 1/20\n"  # and no live line, which others would draw over
+    assert (
+        screen.getvalue() == "#7 epoch 1/20\n#7 mnist msbp, seed 3: epoch 1/20\n"
+    )  # and no live line, which others would draw over
     monkeypatch.undo()
+    progress.name_job("")
     assert job() == ""
 
 

@@ -17,7 +17,7 @@ from msbp.tasks.mnist import Mnist
 from msbp.tasks.synthetic import images
 from msbp.training.checkpoint import Checkpoint
 from msbp.training.clock import Clock
-from msbp.training.run import Run, labels
+from msbp.training.run import Diverged, Run, labels
 from msbp.training.trainer import Trainer, stop_between_steps
 
 METHODS = {
@@ -213,8 +213,46 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path):
         def loss(self, model, batch):
             return super().loss(model, batch) * float("nan")
 
-    with pytest.raises(FloatingPointError, match="epoch 1, step 1: training diverged"):
+    with pytest.raises(FloatingPointError, match="training diverged in epoch 1, step 1: the loss is nan"):
         trained(new_run(METHODS["baseline"], Broken("mnist", 20)), at(tmp_path))
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+def test_every_method_diverges_in_the_same_step_with_the_same_message(method, tmp_path):
+    with pytest.raises(Diverged, match="in epoch 1, step 2: the loss is (nan|inf); a smaller optimizer.lr"):
+        trained(new_run(method, optimizer=lambda params, lr: Adam(params, lr=1e38)), at(tmp_path))
+    assert not (tmp_path / "run.pt").exists()
+
+
+class Breaking(Small):
+    """The last step of an epoch leaves the weights, or the score, not finite."""
+
+    breaks = "weights"
+
+    def loss(self, model, batch):
+        self.model = model
+        return super().loss(model, batch)
+
+    def batches(self, split, seed, epoch):
+        yield from super().batches(split, seed, epoch)
+        if split is self.train and self.breaks == "weights":
+            self.model.net[0].weight.data[3, 4] = math.nan
+
+    def score(self, model, split):
+        return Score(math.nan, "broken") if self.breaks == "score" else super().score(model, split)
+
+
+@pytest.mark.parametrize(
+    ("breaks", "said"), [("weights", "model.net.0.weight is not finite"), ("score", "accuracy on dev is nan")]
+)
+def test_weights_and_scores_that_are_not_finite_are_neither_saved_nor_recorded(breaks, said, tmp_path):
+    task = Breaking("mnist", 20)
+    task.breaks = breaks
+    run = new_run(METHODS["msbp"], task)
+    task.train = run.splits.train
+    with pytest.raises(Diverged, match=f"in epoch 1, step 5: {said}"):
+        trained(run, at(tmp_path))
+    assert not run.state.history and not (tmp_path / "run.pt").exists()
 
 
 def test_clipping_is_called_with_the_gradients_there(tmp_path):
@@ -238,6 +276,11 @@ def without(name):
     return lambda kept: kept.pop(name)
 
 
+def moments(kept):
+    """The optimizer's state of a weight whose rows wait."""
+    return next(state for state in kept["optimizer"]["state"].values() if "last_step" in state)
+
+
 WRONG = {
     **{f"no {name}": without(name) for name in ("state", "clock", "model", "memories", "optimizer", "rng")},
     "empty memories": lambda kept: kept.update(memories={}),
@@ -247,6 +290,19 @@ WRONG = {
     "text for a number": lambda kept: kept["state"].update(epoch="abc"),
     "other shapes": lambda kept: kept["model"].update({"net.0.weight": torch.ones(3, 3)}),
     "other random state": lambda kept: kept.update(rng=torch.ones(3)),
+    "weights of nan": lambda kept: kept["model"]["net.0.weight"].fill_(math.nan),
+    "a clock of nan": lambda kept: kept["clock"].update(backward=math.nan),
+    "a clock that went back": lambda kept: kept["clock"].update(processor=-1.0),
+    "a row of great age": lambda kept: moments(kept)["last_step"].fill_(-(2**30)),
+    "a row of the future": lambda kept: moments(kept)["last_step"].fill_(2**30),
+    "more steps than the run": lambda kept: moments(kept).update(step=2**30),
+    "moments of other shapes": lambda kept: moments(kept).update(exp_avg=torch.ones(3)),
+    "an infinite moment": lambda kept: moments(kept)["exp_avg_sq"].fill_(math.inf),
+    "no optimizer state": lambda kept: kept["optimizer"].update(state={}),
+    "negative steps": lambda kept: kept["state"].update(step=-1),
+    "a loss of nan": lambda kept: kept["state"].update(losses=math.nan),
+    "no row for an epoch": lambda kept: kept["state"].update(history=[]),
+    "a row without a score": lambda kept: kept["state"]["history"][0].pop("dev"),
 }
 
 

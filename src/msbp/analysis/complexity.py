@@ -9,12 +9,12 @@ from itertools import pairwise
 from math import log2
 from typing import Any
 
-from .benchmark_tables import digits, place
-from .benchmarks import Result, command, points
-from .documents import Document
-from .sheet import EMPTY, Grid, Sheet
-from .sources import Sources
-from .wanted import Config, lacks, measurements
+import pandas as pd
+
+from .benchmarks import Result, command, place, points, rule_notes, whole_pass
+from .render import EMPTY, Document, Sheet, digits
+from .runs import Sources, measurements, missing_commands
+from .settings import Config
 
 HEADER = ["row", "k", "nk + m log k", "of mn", "MFLOP", "of dense", "BP (ms)", "of dense", "MiB", "of dense"]
 MEASURED = ("mflop", "bp_ms", "mib")
@@ -29,61 +29,70 @@ NOTES = (
 
 
 def document(config: Config, sources: Sources) -> Document:
-    """A block for each sweep of the benchmark that the config lists."""
+    """Return a block for each sweep of the benchmark that the config lists."""
     text, numbers = Sheet(config["name"], config["caption"]), []
-    found = {(result["case"], result["sweep"]): result for result in sources.benchmarks}
-    places = []
-    for asked, wanted in zip(config["benchmarks"], measurements(config, sources), strict=True):
-        head = f"by {asked['sweep']}: {LETTERS[asked['sweep']]}"
-        result = found.get((asked["case"], asked["sweep"]))
+    results = {(result["case"], result["sweep"]): result for result in sources.benchmarks}
+    shown = []
+    for listed, measured in zip(config["benchmarks"], measurements(config, sources), strict=True):
+        header = [f"by {listed['sweep']}: {LETTERS[listed['sweep']]}", *HEADER, "command"]
+        result = results.get((listed["case"], listed["sweep"]))
         rows = list(costs(result, config["inputs"], config["outputs"])) if result else []
         if result is None or not rows:
-            blank = ["not measured yet", *[EMPTY] * len(HEADER)]
-            text.grids.append(Grid([head, *HEADER], [blank], [wanted.command]))
+            blank = ["not measured yet", *[EMPTY] * len(HEADER), measured.command]
+            text.blocks.append(pd.DataFrame([blank], columns=header))
             continue
         numbers += rows
         commands = [command(result), *[""] * (len(rows) - 1)]
-        text.grids.append(Grid([head, *HEADER], [_cells(row) for row in rows], commands))
-        places.append(place(result))
-    text.below += [*NOTES, *(f"Measured on {where}." for where in dict.fromkeys(places))]
-    missing = lacks(config, sources)
-    return Document(config["name"], config["caption"], [text], numbers, lacks=missing, measured=bool(numbers))
+        lines = [[*cells(row), words] for row, words in zip(rows, commands, strict=True)]
+        text.blocks.append(pd.DataFrame(lines, columns=header))
+        shown.append(result)
+    text.below += [*NOTES, *rule_notes(shown)]
+    text.below += [f"Measured on {where}." for where in dict.fromkeys(map(place, shown))]
+    return Document(
+        config["name"], config["caption"], [text], pd.DataFrame(numbers, dtype=object),
+        missing=missing_commands(config, sources), measured=bool(numbers),
+    )  # fmt: skip
 
 
 def costs(result: Result, inputs: int, outputs: int) -> Iterator[Mapping[str, Any]]:
-    """What SBP and MSBP cost at every point of a sweep, and what share of the dense row's that is.
+    """Yield the costs of SBP and MSBP at every point of a sweep, and their shares of the dense row's.
 
-    None is what rows that were not measured leave open.
+    None stands for rows that were not measured, and for times of the earlier rule.
     """
     for point in points(result):
         rows = {row["name"]: row for row in point["rows"]}
         widths = kept(rows.get("dense"))
         for name in filter(rows.__contains__, ("sbp", "msbp")):
-            now, dense = (cost_of(rows.get(row), widths, inputs, outputs) for row in (name, "dense"))
+            now, dense = (cost_of(rows.get(row), widths, inputs, outputs, result) for row in (name, "dense"))
             about = {"case": result["case"], "sweep": result["sweep"], "value": point["value"]}
             about |= {"row": name, "k": max(kept(rows[name]), default=None)}
             about |= {"width": max(widths, default=None)}
-            shares = {f"{cost}_share": _share(now[cost], dense[cost]) for cost in now}
+            shares = {f"{cost}_share": share(now[cost], dense[cost]) for cost in now}
             every = {**now, **{f"dense_{cost}": value for cost, value in dense.items()}, **shares}
             yield about | {key: None if value is None else round(value, 6) for key, value in every.items()}
 
 
 def kept(row: Mapping[str, Any] | None) -> list[int]:
-    """The k of each layer; of the dense row the widths."""
+    """Return the k of each layer; of the dense row the widths."""
     return list(row["k_per_layer"].values()) if row else []
 
 
-def cost_of(row: Mapping[str, Any] | None, widths: list[int], inputs: int, outputs: int) -> dict[str, Any]:
-    """A row's operations in theory, where its layers' widths are known, and what was measured of it."""
+def cost_of(
+    row: Mapping[str, Any] | None, widths: list[int], inputs: int, outputs: int, result: Result
+) -> dict[str, Any]:
+    """Return a row's operations in theory, where its layers' widths are known, and its measurements."""
     if row is None:
         return dict.fromkeys(("theory", *MEASURED))
     ks, known = kept(row), widths and len(kept(row)) == len(widths)
     theory = operations(widths, ks, inputs, outputs, row["name"] == "msbp") if known else None
-    return {"theory": theory, **measured(row)}
+    # by rule 1 of timing, GFLOP/s are per the time of a backward pass that forms every gradient
+    mflop = row["bp_gflops"] * (row.get("bp_materialised_ms") or row["bp_ms"])
+    bp = row["bp_ms"] if whole_pass(result) else None
+    return {"theory": theory, "mflop": mflop, "bp_ms": bp, "mib": row["peak_mib"]}
 
 
 def operations(widths: list[int], ks: list[int], inputs: int, outputs: int, memory: bool) -> float:
-    """Multiplications of one example's backward pass, with the comparisons of its selections.
+    """Return multiplications of one example's backward pass, with the comparisons of its selections.
 
     The first layer has no gradient by its inputs, for they are data.
     """
@@ -95,20 +104,14 @@ def operations(widths: list[int], ks: list[int], inputs: int, outputs: int, memo
     return total
 
 
-def measured(row: Mapping[str, Any]) -> dict[str, float | None]:
-    """MFLOP, milliseconds and MiB of a row; bp_gflops is per the time that forms every gradient."""
-    values = row["bp_gflops"] * row["bp_materialised_ms"], row["bp_ms"], row["peak_mib"]
-    return dict(zip(MEASURED, values, strict=True))
-
-
-def _cells(row: Mapping[str, Any]) -> list[str]:
-    cells = [str(row["value"]).removesuffix(".0"), row["row"].upper(), str(row["k"] or EMPTY)]
-    for cost in ("theory", *MEASURED):
-        value, share = row[cost], row[f"{cost}_share"]
-        value = value and value / (1000 if cost == "theory" else 1)
-        cells += [EMPTY if value is None else digits(value), EMPTY if share is None else f"{share:.1%}"]
-    return cells
-
-
-def _share(value: float | None, whole: float | None) -> float | None:
+def share(value: float | None, whole: float | None) -> float | None:
     return value / whole if value is not None and whole else None
+
+
+def cells(row: Mapping[str, Any]) -> list[str]:
+    line = [str(row["value"]).removesuffix(".0"), row["row"].upper(), str(row["k"] or EMPTY)]
+    for cost in ("theory", *MEASURED):
+        value, part = row[cost], row[f"{cost}_share"]
+        value = value and value / (1000 if cost == "theory" else 1)
+        line += [EMPTY if value is None else digits(value), EMPTY if part is None else f"{part:.1%}"]
+    return line

@@ -1,32 +1,54 @@
-"""The paper's figures as documents: which points they have, with what intervals."""
+"""The paper's figures as documents: their points, with intervals."""
 
 import math
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from .benchmark_tables import place
-from .benchmarks import Result, points
-from .documents import Document
-from .figure import Figure, Point, Series, numbers
-from .grids import BASELINE, SBP, Cells, gather
-from .intervals import Interval, deviation_interval, mean_interval
-from .sources import Angle, Sources
-from .wanted import Config, lacks, wanted
+import pandas as pd
 
-Summarized = Callable[[list[float]], Interval | None]
+from .benchmarks import Result, place, points, whole_pass
+from .grid import SBP, gather, scores
+from .render import POINTS, Document, Figure, Series
+from .runs import Sources, coverage, missing_commands
+from .settings import Config
+from .statistics import Interval, Values, deviation_interval, mean_interval
+
 DASHED = {"sbp": "--", "msbp": "-"}
 BLACK = 0  # the baseline
+PASS = "ms of BP + update"  # drawn where BP alone was timed by the earlier rule
 
 
 def accuracy(config: Config, sources: Sources) -> Document:
     """Mean accuracy by γ, a line for each k."""
-    return _by_gamma(config, sources, "Average accuracy", "accuracy (%)", mean_interval)
+    return by_gamma(config, sources, "Average accuracy", "accuracy (%)", mean_interval)
 
 
 def deviation(config: Config, sources: Sources) -> Document:
     """Standard deviation of accuracy by γ, a line for each k."""
-    return _by_gamma(config, sources, "Standard deviation", "sd of accuracy (points)", deviation_interval)
+    return by_gamma(config, sources, "Standard deviation", "sd of accuracy (points)", deviation_interval)
+
+
+def by_gamma(
+    config: Config,
+    sources: Sources,
+    title: str,
+    unit: str,
+    summarized: Callable[[Values], Interval | None],
+) -> Document:
+    """Return a figure with a line for each k of the grid, and the baseline as a level."""
+    grid = config["grid"]
+    figure, runs = Figure(title, "γ (0: SBP)", unit), gather(grid, sources)
+    for colour, k in enumerate(grid["sparse"], 1):
+        found = [(gamma, scores(runs, k, gamma)) for gamma in (SBP, *grid["gamma"])]
+        line = points_of((gamma, summarized(values), len(values)) for gamma, values in found)
+        figure.series.append(Series(f"k = {k}", line, colour))
+    base = scores(runs)
+    figure.levels.append(Series("baseline", points_of([(0.0, summarized(base), len(base))]), BLACK, ":"))
+    counts = pd.concat([series.points.n for series in figure.series])
+    if len(counts):
+        least, most = int(counts.min()), int(counts.max())
+        figure.note = f"n = {least if least == most else f'{least} to {most}'} runs a point."
+    return document(config, sources, figure, used=runs)
 
 
 def bp_time(config: Config, sources: Sources) -> Document:
@@ -38,110 +60,96 @@ def bp_time(config: Config, sources: Sources) -> Document:
             figure.series.append(Series(name.upper(), timed(result, name), colour, DASHED[name]))
         figure.series.append(Series("baseline", timed(result, "dense"), BLACK, ":"))
         figure.note = f"Measured on {place(result)}."
-    return _document(config, sources, figure, measured=result is not None)
+        if not whole_pass(result):
+            figure.title, figure.y = "Backward pass and update", f"{PASS}, per step"
+    return document(config, sources, figure, measured=result is not None)
 
 
 def tradeoff(config: Config, sources: Sources) -> Document:
     """Accuracy of the grid at the milliseconds that a sweep over k measured for SBP and MSBP."""
     figure = Figure("Accuracy against time", "ms of a backward pass", "accuracy (%)", log="x")
-    found, result = gather(config["grid"], sources), swept(config, sources)
+    grid, result = config["grid"], swept(config, sources)
+    runs = gather(grid, sources)
     if result:
         for name, gamma in (("sbp", SBP), ("msbp", config["gamma"])):
-            at = {point.x: point.y for point in timed(result, name)}
-            line = [
-                _point(at[k], interval, len(scores))
-                for k in found.sparse
-                for scores in [found.scores(k, gamma)]
-                if k in at and (interval := mean_interval(scores))
-            ]
+            at = timed(result, name).set_index("x").y
+            found = [(at[k], scores(runs, k, gamma)) for k in grid["sparse"] if k in at]
+            line = points_of((ms, mean_interval(values), len(values)) for ms, values in found)
             figure.series.append(Series(name.upper(), line, len(figure.series) + 1, DASHED[name]))
-        if dense := timed(result, "dense"):
-            figure.series += _dense(found, dense[0].y)
-        shown = [k for k in found.sparse if found.scores(k, SBP) or found.scores(k, config["gamma"])]
+        dense, base = timed(result, "dense"), scores(runs)
+        if len(dense):
+            level = points_of([(dense.y.iloc[0], mean_interval(base), len(base))])
+            figure.series.append(Series("baseline", level, BLACK, ""))
+        shown = [k for k in grid["sparse"] if k in set(runs.k)]
         figure.note = f"Times measured on {place(result)}; from the left k = {', '.join(map(str, shown))}."
-    return _document(config, sources, figure, found, result is not None)
+        if not whole_pass(result):
+            figure.x = PASS
+    return document(config, sources, figure, used=runs, measured=result is not None)
 
 
 def angle(config: Config, sources: Sources) -> Document:
     """δ in degrees by epoch, SBP dashed; a line for each row of the config, in the colour of its k."""
     figure = Figure("Gradient estimation angle", "epoch", "degrees")
-    shown: list[Angle] = []
+    parts = [sources.angles[:0]]
     colours: dict[int, int] = {}
-    for row in wanted(config, sources):
-        if found := sources.angles_of(row.asked.overrides):
-            colour = colours.setdefault(found[0]["k"], len(colours) + 1)
-            style = DASHED.get(found[0]["config"]["method"], "-.")
-            figure.series.append(Series(row.asked.label, over_training(found), colour, style))
-            shown += found
-    made = _document(config, sources, figure)
-    made.angles = shown
-    runs = {(a["config"]["signature"], a["config"]["seed"]) for a in shown}
-    made.used = [run for key, run in sources.runs.records.items() if key in runs]
-    return made
+    for row in (covered.row for covered in coverage(config, sources)):
+        angles = sources.angles_of(row.overrides)
+        if len(angles):
+            first = angles.iloc[0]
+            colour = colours.setdefault(first.k, len(colours) + 1)
+            style = DASHED.get(first.method, "-.")
+            figure.series.append(Series(row.label, over_training(angles), colour, style))
+            parts.append(angles)
+    shown = pd.concat(parts)
+    watched = shown[["signature", "seed"]].drop_duplicates()
+    return document(config, sources, figure, used=sources.runs.merge(watched), angles=shown)
 
 
-def over_training(angles: list[Angle]) -> list[Point]:
-    """The mean over seeds at each epoch."""
-    moments: dict[float, list[float]] = defaultdict(list)
-    for moment in angles:
-        moments[moment["epoch"]].append(math.degrees(moment["angle"]["total"]))
-    return [
-        _point(epoch, mean_interval(values) or values[0], len(values))
-        for epoch, values in sorted(moments.items())
-    ]
+def over_training(angles: pd.DataFrame, part: str = "total") -> pd.DataFrame:
+    """Return the points of the mean over seeds at each epoch, in degrees."""
+    by_epoch = angles[part].map(math.degrees).groupby(angles.epoch)
+    return points_of(
+        (epoch, mean_interval(values) or single(values.iloc[0]), len(values)) for epoch, values in by_epoch
+    )
 
 
 def swept(config: Config, sources: Sources) -> Result | None:
-    """The first benchmark that the config lists."""
-    asked = config["benchmarks"][0]
-    found = (r for r in sources.benchmarks if (r["case"], r["sweep"]) == (asked["case"], asked["sweep"]))
+    """Return the first benchmark that the config lists."""
+    listed = config["benchmarks"][0]
+    found = (r for r in sources.benchmarks if (r["case"], r["sweep"]) == (listed["case"], listed["sweep"]))
     return next(found, None)
 
 
-def timed(result: Result, name: str) -> list[Point]:
-    """A row of a sweep over r: k and the milliseconds of BP; the dense row has the k of a row beside it."""
+def timed(result: Result, name: str) -> pd.DataFrame:
+    """Return k and milliseconds of BP of a row of a sweep over r; the dense row has the k of a row beside it.
+
+    By the earlier timing rule they are milliseconds of BP and update, without percentiles.
+    """
     line = []
     for point in points(result):
         rows = {row["name"]: row for row in point["rows"]}
         beside = (rows.get("sbp") or rows.get("msbp")) if name == "dense" else rows.get(name)
         if name in rows and beside and beside["k_per_layer"]:
             row, k = rows[name], max(beside["k_per_layer"].values())
-            line.append(Point(k, row["bp_ms"], row["bp_p10_ms"], row["bp_p90_ms"], row["steps"]))
-    return line
+            bp = (row["bp_ms"], row["bp_p10_ms"], row["bp_p90_ms"])
+            times = bp if whole_pass(result) else (row["bp_update_ms"], math.nan, math.nan)
+            line.append((k, *times, row["steps"]))
+    return pd.DataFrame(line, columns=POINTS)
 
 
-def _by_gamma(config: Config, sources: Sources, title: str, unit: str, summarized: Summarized) -> Document:
-    figure, found = Figure(title, "γ (0: SBP)", unit), gather(config["grid"], sources)
-    for colour, k in enumerate(found.sparse, 1):
-        line = [
-            _point(gamma, interval, len(scores))
-            for gamma in (SBP, *found.gammas)
-            for scores in [found.scores(k, gamma)]
-            if (interval := summarized(scores))
-        ]
-        figure.series.append(Series(f"k = {k}", line, colour))
-    base = found.scores(*BASELINE)
-    if interval := summarized(base):
-        level = Series("baseline", [_point(0.0, interval, len(base))], BLACK, ":")
-        figure.levels.append(level)
-    counts = sorted({point.n for series in figure.series for point in series.points if point.n})
-    figure.note = f"n = {' to '.join(map(str, counts[:1] + counts[1:][-1:]))} runs a point." if counts else ""
-    return _document(config, sources, figure, found)
+def points_of(found: Iterable[tuple[float, Interval | None, int]]) -> pd.DataFrame:
+    """Return points from x, the interval of y and the number of runs; those without one are left out."""
+    rows = [(x, each.estimate, each.low, each.high, n) for x, each, n in found if each]
+    return pd.DataFrame(rows, columns=POINTS)
 
 
-def _dense(found: Cells, bp_ms: float) -> list[Series]:
-    base = found.scores(*BASELINE)
-    interval = mean_interval(base)
-    return [Series("baseline", [_point(bp_ms, interval, len(base))], BLACK, "")] if interval else []
+def single(value: float) -> Interval:
+    """Return the value of one run, without an interval."""
+    return Interval(value, math.nan, math.nan)
 
 
-def _point(x: float, y: Interval | float, n: int) -> Point:
-    return Point(x, y.estimate, y.low, y.high, n) if isinstance(y, Interval) else Point(x, y, n=n)
-
-
-def _document(
-    config: Config, sources: Sources, figure: Figure, found: Cells | None = None, measured: bool = False
-) -> Document:
-    used = found.used() if found else []
-    shared: dict[str, Any] = {"used": used, "measured": measured, "lacks": lacks(config, sources)}
-    return Document(config["name"], config["caption"], numbers=numbers(figure), figure=figure, **shared)
+def document(config: Config, sources: Sources, figure: Figure, **shown: Any) -> Document:
+    missing = missing_commands(config, sources)
+    return Document(
+        config["name"], config["caption"], numbers=figure.numbers(), figure=figure, missing=missing, **shown
+    )

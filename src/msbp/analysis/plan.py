@@ -4,8 +4,8 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from .sources import Sources
-from .wanted import Config, Wanted, measurements, wanted
+from .runs import Coverage, Sources, coverage, measurements
+from .settings import Config
 
 
 @dataclass(frozen=True)
@@ -66,30 +66,30 @@ def jobs(configs: Iterable[Config], sources: Sources, where: Sequence[str] = ())
     """
     found: dict[str, Job] = {}
     for config in configs:
-        for job in (*runs(wanted(config, sources), sources, where), *benchmarks(config, sources)):
+        for job in (*runs(coverage(config, sources), sources, where), *benchmarks(config, sources)):
             if job.key not in found or job.alone:
                 found[job.key] = job
     return sorted(found.values(), key=lambda job: not job.alone)
 
 
-def runs(rows: Sequence[Wanted], sources: Sources, where: Sequence[str]) -> Iterable[Job]:
+def runs(rows: Sequence[Coverage], sources: Sources, where: Sequence[str]) -> Iterable[Job]:
     """Block by block; a run that has a score but no times is run again where its times are wanted."""
-    for block in dict.fromkeys(row.asked.block for row in rows):
-        inside = [row for row in rows if row.asked.block == block and row.known]
-        for seed in range(max((row.asked.seeds for row in inside), default=0)):
+    for block in dict.fromkeys(row.row.block for row in rows):
+        inside = [row for row in rows if row.row.block == block and row.known]
+        for seed in range(max((row.row.seeds for row in inside), default=0)):
             for row in inside:
                 if seed in row.missing or seed in row.without_times:
                     yield run(row, seed, sources, where)
 
 
-def run(row: Wanted, seed: int, sources: Sources, where: Sequence[str]) -> Job:
-    setting = sources.settle(row.asked.overrides)
+def run(row: Coverage, seed: int, sources: Sources, where: Sequence[str]) -> Job:
+    setting = sources.settle(row.row.overrides)
     assert setting is not None
-    (task, *rest), again = row.asked.overrides, ["force=true"] * (seed in row.without_times)
+    (task, *rest), again = row.row.overrides, ["force=true"] * (seed in row.without_times)
     return Job(
         f"{setting.signature}-s{seed}",
         ("-m", "src.train", task, *where, f"seed={seed}", *rest, *again),
-        alone=seed < row.asked.timed,
+        alone=seed < row.row.timed,
         overrides=(task, *where, *rest),
     )
 

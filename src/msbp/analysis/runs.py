@@ -1,73 +1,284 @@
-"""Runs on record: which files are whole, and which of two equal requests counts."""
+"""All runs as one tidy DataFrame, and what else was measured: angles and benchmarks.
 
+    from msbp.analysis.runs import frame
+    runs = frame("outputs")                                # the runs of a folder, a row a run
+    runs = frame("outputs/published/records.jsonl")        # the runs that the project publishes
+    runs.groupby(["task", "method", "r", "gamma"]).test.agg(["mean", "std", "size"])
+
+Columns are the fields of `msbp.record.Record` and, derived from them: `bp_update_s`; `dropped_entries` and
+`dropped_norm`, percent of the hidden layers' gradient that was not propagated; `other_bleu`, BLEU by the rule
+that does not give the score; `platform`, within which seconds compare; `source`, the file; `record`, all of
+the file. Of two runs with one signature and seed the newer counts. A file that is no record is named in one
+warning and left out.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..files import check
-from ..record import NAME, parse
+import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field
 
-Record = dict[str, Any]
-# What a record may lack, but has as these where it has it.
-OPTIONAL: dict[str, Any] = {
-    "metric_signature": str | None, "dropped_fraction": dict, "dropped_fraction.*.entries": float,
-    "dropped_fraction.*.squared_norm": float, "config.paths": dict,
+from ..files import parsed
+from ..record import ANGLES, NAME, Record, validated
+from . import benchmarks
+from .benchmarks import Result
+from .settings import Config, Row, Settle, rows_of
+
+log = logging.getLogger(__name__)
+RECORDS, BENCHMARKS = "records.jsonl", "bench.json"
+# Seconds depend on these besides the setting; the values are their names in remarks.
+PLATFORM = {
+    "machine": "machine", "device": "device", "threads": "thread count", "commit": "commit",
+    "dirty": "state of the code", "torch": "torch", "timing_rule": "timing rule",
 }  # fmt: skip
+DERIVED = ("bp_update_s", "dropped_entries", "dropped_norm", "other_bleu", "platform", "source", "record")
+COLUMNS = (*Record.model_fields, *DERIVED)
+FLOATS = (
+    *("r", "gamma", "data_s", "forward_s", "bp_s", "update_s", "total_s", "processor_share", "dev", "test"),
+    *("test_last", "bp_update_s", "dropped_entries", "dropped_norm", "other_bleu"),
+)
+DTYPES: Any = dict.fromkeys(FLOATS, float) | {"times_comparable": bool, "dirty": bool, "timing_rule": int}
 
 
-@dataclass
-class Runs:
-    """Records and their sources by (signature, seed), and a sentence for each that could not be read."""
+class AngleConfig(BaseModel):
+    """The run in which an angle was measured."""
 
-    records: dict[tuple[str, int], Record] = field(default_factory=dict)
-    damaged: list[str] = field(default_factory=list)
-    sources: dict[tuple[str, int], str] = field(default_factory=dict)
+    model_config = ConfigDict(extra="allow", strict=True)
+    signature: str
+    seed: int
+    method: str
 
-    def add(self, source: str, text: str) -> None:
-        """Take the record in text; of two with one signature and seed the newer counts."""
+
+class AngleParts(BaseModel):
+    """Angles in radians, by module and together; those of single modules are extra fields."""
+
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+    total: float
+    hidden: float
+
+
+class Angle(BaseModel):
+    """One measurement of the gradient estimation angle, a line of `angles.jsonl`."""
+
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+    config: AngleConfig
+    k: int
+    step: int = Field(ge=0)
+    epoch: float
+    angle: AngleParts
+
+
+ANGLE_KEY = ["signature", "seed", "step"]
+ANGLE_COLUMNS = (*ANGLE_KEY, "method", "k", "epoch", "total", "hidden", "record")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """All measurements, either a user's own or the published ones, never a mixture of both.
+
+    where: overrides with which commands leave more here. damaged: a sentence for each unreadable file.
+    """
+
+    runs: pd.DataFrame
+    settle: Settle
+    benchmarks: Sequence[Result] = ()
+    angles: pd.DataFrame = field(default_factory=lambda: angle_frame(()))
+    where: Sequence[str] = ()
+    damaged: Sequence[str] = ()
+
+    def runs_of(self, overrides: Sequence[str]) -> pd.DataFrame:
+        """Return the runs of a setting by seed; none for a task without a file."""
+        return self._of(self.runs, overrides)
+
+    def angles_of(self, overrides: Sequence[str]) -> pd.DataFrame:
+        """Return the angles measured in runs of a setting."""
+        return self._of(self.angles, overrides)
+
+    def _of(self, frame: pd.DataFrame, overrides: Sequence[str]) -> pd.DataFrame:
+        setting = self.settle(overrides)
+        return frame[frame.signature == setting.signature] if setting else frame[:0]
+
+
+def frame(path: Path | str = "outputs") -> pd.DataFrame:
+    """Return all runs of a folder, or of a file with a record a line, as a DataFrame with a row a run."""
+    damaged: list[str] = []
+    runs = read_runs(Path(path), damaged)
+    for sentence in damaged:
+        log.warning("left out %s", sentence)
+    return runs
+
+
+def own(outputs: Path, published: Path, settle: Settle, where: Sequence[str] = ()) -> Sources:
+    """Return what lies below the outputs folder, but for the published there."""
+    damaged: list[str] = []
+    others = published.resolve()
+    files = [path for path in sorted(outputs.rglob(ANGLES)) if others not in path.resolve().parents]
+    measured = benchmarks.own(outputs / "bench", damaged)
+    return Sources(read_runs(outputs, damaged), settle, measured, read_angles(files, damaged), where, damaged)
+
+
+def published(folder: Path, settle: Settle) -> Sources:
+    """Return what the project publishes."""
+    damaged: list[str] = []
+    runs, angles = read_runs(folder / RECORDS, damaged), read_angles([folder / ANGLES], damaged)
+    measured = benchmarks.read(folder / BENCHMARKS, damaged)
+    return Sources(runs, settle, measured, angles, (), damaged)
+
+
+def read_runs(path: Path, damaged: list[str]) -> pd.DataFrame:
+    """Return the runs of a folder or file; a sentence for each unreadable record is added to damaged."""
+    texts = list(contents(sorted(path.rglob(NAME)), damaged)) if path.is_dir() else lines(path, damaged)
+    return run_frame(validated_each(Record, texts, damaged))
+
+
+def read_angles(paths: Iterable[Path], damaged: list[str]) -> pd.DataFrame:
+    """Return the angles in these files; of one run and step the last that was read counts."""
+    return angle_frame(
+        value
+        for path in paths
+        for _, value, _ in validated_each(Angle, lines(path, damaged), damaged, "no angle: ")
+    )
+
+
+def run_frame(records: Iterable[tuple[str, Mapping[str, Any], Record]]) -> pd.DataFrame:
+    """Return the DataFrame of records, given with their sources and stored values."""
+    rows = [
+        record.model_dump() | derived(record) | {"source": source, "record": value}
+        for source, value, record in records
+    ]
+    runs = pd.DataFrame(rows, columns=list(COLUMNS)).astype(DTYPES)
+    newest = runs.sort_values("started_at", ascending=False, kind="stable")
+    newest = newest.drop_duplicates(["signature", "seed"])  # the first read of equally new ones
+    return newest.sort_values(["signature", "seed"], kind="stable", ignore_index=True)
+
+
+def derived(record: Record) -> dict[str, Any]:
+    """Return the columns that follow from a record's fields."""
+    dropped = record.dropped_fraction.values()
+    shares = {
+        "dropped_entries": 100 * mean([layer.entries for layer in dropped]),
+        "dropped_norm": 100 * mean([layer.squared_norm for layer in dropped]),
+    }
+    platform = "|".join(str(getattr(record, name)) for name in PLATFORM)
+    seconds = {"bp_update_s": record.bp_s + record.update_s}
+    return seconds | shares | {"platform": platform, "other_bleu": other_bleu(record)}
+
+
+def mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")
+
+
+def bleu_rules(metric_signature: str | None) -> list[str]:
+    """Return what BLEU counts, tokenised or detokenised, that of the score first; none for other metrics."""
+    return re.findall(r"(?:^bleu |; )(\w+)\|", metric_signature or "")[:2]
+
+
+def other_bleu(record: Record) -> float | None:
+    """Return BLEU on test at the epoch of the score, by the rule that does not give the score."""
+    best = next((row for row in record.history if row.get("epoch") == record.best_epoch), {})
+    return next((best.get(f"test_bleu_{rule}") for rule in bleu_rules(record.metric_signature)[1:]), None)
+
+
+def angle_frame(values: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+    """Return angles in radians, a row a measurement, in the order of signature, seed and step."""
+    rows = [
+        {name: value["config"][name] for name in ("signature", "seed", "method")}
+        | {name: value[name] for name in ("k", "step", "epoch")}
+        | {name: value["angle"][name] for name in ("total", "hidden")}
+        | {"record": value}
+        for value in values
+    ]
+    angles = pd.DataFrame(rows, columns=list(ANGLE_COLUMNS)).drop_duplicates(ANGLE_KEY, keep="last")
+    return angles.sort_values(ANGLE_KEY, ignore_index=True)
+
+
+def contents(paths: Iterable[Path], damaged: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the files with their texts; those that cannot be read are added to damaged."""
+    for path in paths:
         try:
-            record = parse(text)
-            _check_optional(record)
-        except ValueError as error:
-            self.damaged.append(f"{source}: {error}")
-            return
-        key = record["signature"], record["seed"]
-        if key not in self.records or record["started_at"] > self.records[key]["started_at"]:
-            self.records[key], self.sources[key] = record, source
-
-    def of(self, signature: str) -> list[Record]:
-        """The records of one setting, one a seed, in the order of the seeds."""
-        return [self.records[key] for key in sorted(self.records) if key[0] == signature]
-
-    def folder(self, run: Record) -> Path:
-        """What a run of the user's left its record in, beside what else it left."""
-        return Path(self.sources[run["signature"], run["seed"]]).parent
-
-
-def own_runs(outputs: Path) -> Runs:
-    """Every finished run below the outputs folder; a run leaves record.json when it is complete."""
-    runs = Runs()
-    for path in sorted(outputs.rglob(NAME)):
-        try:
-            runs.add(str(path), path.read_bytes().decode("utf-8", errors="replace"))
+            yield str(path), path.read_bytes().decode("utf-8", errors="replace")
         except OSError as error:
-            runs.damaged.append(f"{path}: {error.strerror}")
-    return runs
+            damaged.append(f"{path}: {error.strerror}")
 
 
-def _check_optional(record: Record) -> None:
-    lacking: Record = {"metric_signature": None, "dropped_fraction": {}}
-    config = {"paths": {}} | record["config"]
-    check(lacking | record | {"config": config}, OPTIONAL, "record")
-    for row in record["history"]:
-        check(row, {"*": float | None}, "row of history")
+def lines(path: Path, damaged: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a file, if there is one, with its name and their numbers."""
+    for source, text in contents([path] if path.exists() else [], damaged):
+        for number, line in enumerate(text.split("\n"), 1):
+            if line.strip():
+                yield f"{source} line {number}", line
 
 
-def published_runs(path: Path) -> Runs:
-    """The records that the project publishes, one JSON a line."""
-    runs = Runs()
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n") if path.exists() else []
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            runs.add(f"{path} line {number}", line)
-    return runs
+def validated_each(
+    model: type[Any], texts: Iterable[tuple[str, str]], damaged: list[str], prefix: str = ""
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield source, value and model of the texts that hold one; the others are added to damaged."""
+    for source, text in texts:
+        try:
+            value = parsed(text)
+            yield source, value, validated(model, value)
+        except ValueError as error:
+            damaged.append(f"{source}: {prefix}{error}")
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The seeds of a row that are on record; known is False where its task has no file."""
+
+    row: Row
+    known: bool
+    present: tuple[int, ...] = ()
+    with_times: tuple[int, ...] = ()
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Seeds without a record."""
+        return tuple(seed for seed in range(self.row.seeds) if seed not in self.present)
+
+    @property
+    def without_times(self) -> tuple[int, ...]:
+        """Seeds whose times the row needs and whose record has no comparable ones."""
+        return tuple(s for s in range(self.row.timed) if s in self.present and s not in self.with_times)
+
+
+def coverage(config: Config, sources: Sources) -> list[Coverage]:
+    """Return for every row, or every cell of the grid, which runs (or runs with angles) are on record."""
+    seeds_of: Callable[[Sequence[str]], pd.DataFrame]
+    seeds_of = sources.angles_of if config.get("shows") == "angles" else sources.runs_of
+    found = []
+    for row in rows_of(config):
+        runs = sources.runs_of(row.overrides)
+        present = sorted(set(seeds_of(row.overrides).seed))
+        known = sources.settle(row.overrides) is not None
+        found.append(Coverage(row, known, tuple(present), tuple(runs.seed[runs.times_comparable])))
+    return found
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The command of a benchmark, and whether its result is on record."""
+
+    command: str
+    present: bool
+
+
+def measurements(config: Config, sources: Sources) -> list[Measurement]:
+    """Return the benchmarks that a file lists as {case, sweep}; partial ones do not count."""
+    have = {(result["case"], result["sweep"]) for result in sources.benchmarks if not result.get("settings")}
+    return [
+        Measurement(
+            f"python -m src.bench case={b['case']} sweep={b['sweep']}", (b["case"], b["sweep"]) in have
+        )
+        for b in config.get("benchmarks", ())
+    ]
+
+
+def missing_commands(config: Config, sources: Sources) -> list[str]:
+    """Return the commands that fill what is missing, each once."""
+    rows = [c.row.command(sources.where) for c in coverage(config, sources) if c.known and c.missing]
+    other = [measured.command for measured in measurements(config, sources) if not measured.present]
+    return list(dict.fromkeys(rows + other))

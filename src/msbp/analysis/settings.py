@@ -1,12 +1,17 @@
-"""What a row of a table asks for: its overrides, composed as `python -m src.train` composes them."""
+"""Configuration of tables, figures and claims: the rows that they list, and the settings those rows request.
+
+A setting is what a row asks for: its overrides, composed as `python -m src.train` composes them, and known by
+their signature. Nothing here looks at results.
+"""
 
 import copy
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
@@ -14,12 +19,15 @@ from omegaconf import DictConfig, OmegaConf
 from ..record import signature
 
 VALUE = re.compile(r"\w+(\.\w+)+=")  # of a key, not the choice of a file
+SECONDS = ("bp_s", "bp_update_s", "total_s")
+CLAIMS = "claims"
+Config = Mapping[str, Any]
 Compose = Callable[[Sequence[str]], DictConfig]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The signature that selects a row's records, and the paper's letters for it; None where it has none."""
+    """The signature that selects a row's records, and the paper's letters for it (None where it has none)."""
 
     signature: str
     r: float | None = None
@@ -30,8 +38,30 @@ class Setting:
 Settle = Callable[[Sequence[str]], Setting | None]
 
 
+@dataclass(frozen=True)
+class Row:
+    """Runs of one setting that a table, figure or grid shows; `timed` of its seeds, the first, need times.
+
+    within: the command of a sweep that runs it with its neighbours; empty where it is run by itself.
+    """
+
+    block: str
+    label: str
+    overrides: tuple[str, ...]
+    seeds: int
+    timed: int
+    within: str = ""
+
+    def command(self, where: Sequence[str] = ()) -> str:
+        """Return the command that runs every missing seed; where: overrides that set its folders."""
+        if self.within:
+            return shlex.join([*shlex.split(self.within), *where])
+        task, *rest = self.overrides
+        return command([task, *where], rest, self.seeds)
+
+
 def settings_from(conf: Path, compose: Compose) -> Settle:
-    """From overrides, task=... first, to their setting; None where conf has no such task yet.
+    """Return the function from overrides, task=... first, to their setting; None for a task without a file.
 
     Composing is slow, and a grid has many cells: files are composed once for all values that follow.
     """
@@ -52,5 +82,70 @@ def settings_from(conf: Path, compose: Compose) -> Settle:
 
 
 def command(shared: Sequence[str], row: Sequence[str], seeds: int) -> str:
-    """The shell command that runs what a row lacks; seeds that are on record are not run again."""
+    """Return the shell command that runs these seeds; those that are on record are not run again."""
     return shlex.join(["python", "-m", "src.train", "-m", *shared, f"seed=range(0,{seeds})", *row])
+
+
+def together(commands: Sequence[str]) -> str:
+    """Return commands as one sweep if only their methods differ, and one after the other if not."""
+    lines = [shlex.split(command) for command in dict.fromkeys(filter(None, commands))]
+    methods = [word for line in lines for word in line if word.startswith("method=")]
+    parts = [[word for word in line if word not in methods] for line in lines]
+    if len(lines) > 1 and all(part == parts[0] for part in parts):
+        return shlex.join([*parts[0], "method=" + ",".join(word[len("method=") :] for word in methods)])
+    return " && ".join(map(shlex.join, lines))
+
+
+def catalogue(conf: Path) -> dict[str, Config]:
+    """Return all that a report can show by name: every table, every figure, and all claims together."""
+    tables, figures = configs(conf, "table"), configs(conf, "figure")
+    claims = {"_target_": "msbp.analysis.claims.document", "name": CLAIMS, "claims": configs(conf, "claim")}
+    return tables | figures | {CLAIMS: claims | {"tables": tables, "figures": figures}}
+
+
+def configs(conf: Path, group: str) -> dict[str, Config]:
+    """Return every file of a group of conf (table, figure, claim) by its name."""
+    return {path.stem: plain(OmegaConf.load(path), conf) for path in sorted((conf / group).glob("*.yaml"))}
+
+
+def plain(config: Any, conf: Path) -> Config:
+    """Return a file as dicts and lists, with the file of conf/grid that it names in place of the name."""
+    file: Any = OmegaConf.to_container(config, resolve=True)
+    if "grid" in file:
+        grid: Any = OmegaConf.to_container(OmegaConf.load(conf / "grid" / f"{file['grid']}.yaml"))
+        file["grid"] = {"name": file["grid"], **grid}
+    return file
+
+
+def rows_of(config: Config) -> Iterator[Row]:
+    """Yield the rows of all blocks, and of a grid the baseline, then for each k SBP and every γ of MSBP."""
+    for block in config.get("blocks", ()):
+        for row in block["rows"]:
+            yield row_of(config, block, row)
+    if "grid" in config:
+        yield from cells(config["grid"]).values()
+
+
+def row_of(config: Config, block: Config, row: Config) -> Row:
+    """Return a row of a block; a block may have fewer seeds than its table, and times of the first only."""
+    seeds = block.get("seeds", config["seeds"])
+    timed = block.get("timed", seeds) if set(SECONDS) & set(config["columns"]) else 0
+    overrides = (f"task={block['task']}", *block.get("overrides", ()), *row["overrides"])
+    return Row(block["title"], row["label"], overrides, seeds, timed, block.get("within", ""))
+
+
+def cells(grid: Config) -> dict[tuple[int | None, float | None], Row]:
+    """Return the rows of a grid by k and γ: (None, None) is the baseline, (k, 0.0) SBP."""
+
+    def row(label: str, *overrides: str, within: str = grid["command"]) -> Row:
+        words = (f"task={grid['task']}", *overrides)
+        return Row(f"grid {grid['name']}", label, words, grid["seeds"], 0, within)
+
+    every: dict[tuple[int | None, float | None], Row] = {}
+    every[None, None] = row("baseline", *grid["baseline"], within="")
+    for k, sparse in grid["sparse"].items():
+        every[k, 0.0] = row(f"SBP, k={k}", *grid["sbp"], sparse)
+        for gamma in grid["gamma"]:
+            overrides = (*grid["msbp"], sparse, f"method.gamma={gamma}")
+            every[k, gamma] = row(f"MSBP, k={k}, γ={gamma}", *overrides)
+    return every

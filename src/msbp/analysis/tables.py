@@ -1,88 +1,289 @@
-"""A table of the paper as data: its rows, the runs that fill them, and the paper's numbers beside ours.
+"""Tables of the paper, ours beside its own: rows as configured, filled from the runs of their settings.
 
-Only raw numbers come in; every ratio and difference is computed, the paper's own included.
+Only raw numbers of the paper are stored: every ratio and difference is computed here, its own included. Rows
+compare with the first of their block over the seeds (in cross-validation: folds) that both have, and seconds
+only within one platform.
 """
 
+import re
+from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from .evidence import Evidence, measure
-from .runs import Record, Runs
-from .settings import Setting, Settle, command
-from .statistics import Summary
-from .wanted import Config, row_asked
+import pandas as pd
 
+from .runs import PLATFORM, Sources
+from .settings import SECONDS, Config, Setting, command, row_of
+from .statistics import paired_t
 
-@dataclass
-class Line:
-    """One row that wants so many seeds; it has no setting and command where its task does not exist."""
-
-    label: str
-    method: str
-    setting: Setting | None
-    command: str
-    ours: Evidence
-    paper: Evidence
-    seeds: int = 1
-
-
-@dataclass
-class Block:
-    """Rows that are compared with the first of them."""
-
-    title: str
-    task: str
-    score: str
-    lines: list[Line]
-
-    @property
-    def runs(self) -> list[Record]:
-        return [run for line in self.lines for run in line.ours.runs]
+# Columns of a table by kind; "score" is the test score, the others are columns of the runs.
+SCORES, SHARES, OTHER = ("score", "dev"), ("dropped_entries", "dropped_norm"), ("other_bleu",)
+MEASURED = (*SCORES, *SECONDS, *SHARES, *OTHER)
+RATIOS = {"bp_s": "bp_ratio", "bp_update_s": "bp_update_ratio", "total_s": "total_ratio"}
+DELTAS = {column: f"{column}_delta" for column in (*SCORES, *OTHER)}
+WHOLE_PASS = 2  # the first timing rule by which BP is the whole backward pass
+DIRTY = "includes runs of uncommitted code"
+NO_BASELINE = "not compared: the first row has no runs yet"
+NO_TIMES = "no speed-up: the first row has no times to compare with"
+NO_COMMON = "not compared: the first row has no runs of these seeds"
+METRICS = "the scores of these rows follow more than one metric rule"
+EARLIER_RULE = "BP is not shown: it was timed by the earlier rule, which left ∂ℓ/∂W to the update"
 
 
 @dataclass
 class Table:
-    """A filled table: columns name what its rows show; paired: their scores are tested seed by seed."""
+    """A filled table.
+
+    rows: a row a table row; `block` is its block's number, ours and the paper's numbers are named as in CSV.
+    runs: the runs of all rows; `row` is the table row, `timed` whether its seconds count. remarks: what a
+    number or its absence needs, by row and column. paired: whether scores are tested seed by seed.
+    """
 
     name: str
     caption: str
     columns: list[str]
-    blocks: list[Block]
+    rows: pd.DataFrame
+    runs: pd.DataFrame
     paired: bool = False
+    remarks: dict[tuple[int, str], list[str]] = field(default_factory=lambda: defaultdict(list))
 
-    def records(self, column: str) -> bool:
-        """Whether any of its runs gives a number for that column."""
-        return any(column in line.ours.summary for block in self.blocks for line in block.lines)
+    def block(self, row: int) -> pd.DataFrame:
+        """Return the rows of this row's block, the baseline first."""
+        return self.rows[self.rows.block == self.rows.block[row]]
 
+    def values(self, row: int, column: str = "score") -> pd.Series:
+        """Return a row's values by seed; of seconds the comparable ones."""
+        runs = self.runs[self.runs.row == row]
+        return runs.set_index("seed")[column].dropna().sort_index()
 
-def fill(config: Config, runs: Runs, settle: Settle, where: Sequence[str] = ()) -> Table:
-    """The table with each row's records, found by the signature that settle gives its overrides.
-
-    where: overrides that the rows' commands need so that their runs are found here.
-    """
-    blocks = [_fill(config, block, runs, settle, where) for block in config["blocks"]]
-    return Table(
-        config["name"], config["caption"], list(config["columns"]), blocks, config.get("paired", False)
-    )
-
-
-def _fill(config: Config, block: Config, runs: Runs, settle: Settle, where: Sequence[str]) -> Block:
-    every = [row_asked(config, block, row) for row in block["rows"]]
-    settings = [settle(asked.overrides) for asked in every]
-    found = [runs.of(setting.signature) if setting else [] for setting in settings]
-    lines = []
-    for row, asked, setting, ours in zip(block["rows"], every, settings, measure(found), strict=True):
-        if not ours.runs:
-            ours.remarks["n"].append("not run yet" if setting else "its task is not there yet")
-        paper = Evidence(summary={column: Summary(value) for column, value in row.get("paper", {}).items()})
-        shared = asked.overrides[: -len(row["overrides"])]
-        seeds = max([asked.seeds, *(run["seed"] + 1 for run in ours.runs)])
-        how = command([*shared, *where], row["overrides"], seeds) if setting else ""
-        lines.append(Line(asked.label, _method(row), setting, how, ours, paper, asked.seeds))
-    return Block(block["title"], block["task"], block["score"], lines)
+    def common(self, *rows: int, column: str = "score") -> pd.DataFrame:
+        """Return the values of rows, a column each, over the seeds that all of them have."""
+        return pd.concat([self.values(row, column) for row in rows], axis=1, join="inner", keys=rows)
 
 
-def _method(row: Config) -> str:
-    """The method a row names, also where its task cannot be composed yet."""
-    named = (word.removeprefix("method=") for word in row["overrides"] if word.startswith("method="))
+def fill(config: Config, sources: Sources) -> Table:
+    """Return the table with the runs of each row, found by the signature of its overrides."""
+    rows = requested(config, sources)
+    table = filled(config["name"], config["caption"], config["columns"], rows, sources.runs)
+    table.paired = config.get("paired", False)
+    return table
+
+
+def requested(config: Config, sources: Sources) -> pd.DataFrame:
+    """Return the rows as configured: labels, settings, the paper's numbers, and parts of their commands."""
+    rows = []
+    for number, block in enumerate(config["blocks"]):
+        for listed in block["rows"]:
+            row = row_of(config, block, listed)
+            setting = sources.settle(row.overrides)
+            shared = [*row.overrides[: len(row.overrides) - len(listed["overrides"])], *sources.where]
+            known = setting or Setting("")
+            about = {"block": number, "title": block["title"], "label": row.label, "task": block["task"]}
+            about |= {"header": block["score"], "method": method_of(row.overrides), "seeds": row.seeds}
+            about |= {"r": known.r, "gamma": known.gamma, "hidden": known.hidden}
+            about |= {"signature": setting and setting.signature, "shared": shared}
+            about |= {"overrides": listed["overrides"]}
+            rows.append(about | {f"paper_{column}": v for column, v in listed.get("paper", {}).items()})
+    return pd.DataFrame(rows)
+
+
+def method_of(overrides: Sequence[str]) -> str:
+    """Return the method that overrides name, also where their task cannot be composed yet."""
+    named = (word.removeprefix("method=") for word in overrides if word.startswith("method="))
     return next(named, "")
+
+
+def filled(name: str, caption: str, columns: Sequence[str], rows: pd.DataFrame, runs: pd.DataFrame) -> Table:
+    """Return rows with what their runs give; a row has at least block, title, label, signature and seeds."""
+    keys = rows[["block", "signature"]].dropna().rename_axis("row").reset_index()
+    matched = keys.merge(runs.assign(score=runs.test), on="signature")
+    matched["reason"] = ""
+    for block, part in matched.groupby("block"):
+        platform = common_platform(part, rows.index[rows.block == block][0])
+        matched.loc[part.index, "reason"] = [reason_untimed(run, platform) for run in part.itertuples()]
+    matched["timed"] = matched.reason == ""
+    timed = [*SECONDS, "forward_s"]
+    matched[timed] = matched[timed].where(matched.timed)
+    matched["bp_s"] = matched.bp_s.where(matched.timing_rule >= WHOLE_PASS)
+    table = Table(name, caption, list(columns), rows.join(summaries(matched)), matched)
+    table.rows["n"] = table.rows.n.fillna(0).astype(int)
+    table.rows = table.rows.join(comparisons(matched, rows)).join(paper_comparisons(rows))
+    if "shared" in rows:
+        counts = matched.groupby("row").seed.max().add(1).reindex(rows.index).fillna(0).astype(int)
+        seeds = counts.clip(lower=rows.seeds)
+        words = zip(rows.shared, rows.overrides, seeds, rows.signature, strict=True)
+        table.rows["command"] = [command(*row) if known else "" for *row, known in words]
+    add_remarks(table)
+    return table
+
+
+def common_platform(block: pd.DataFrame, first: int) -> str | None:
+    """Return the platform that times most of a block: the baseline above all, then rows, runs, the newest."""
+    timed = block[block.times_comparable].assign(baseline=block.row == first)
+    worth = timed.groupby("platform").agg(
+        baseline=("baseline", "any"),
+        rows=("row", "nunique"),
+        runs=("row", "size"),
+        newest=("started_at", "max"),
+    )
+    return None if worth.empty else worth.sort_values(list(worth)).index[-1]
+
+
+def reason_untimed(run: Any, platform: str | None) -> str:
+    """Return why a run's seconds compare with none of its block; nothing where they do."""
+    if not run.times_comparable:
+        reasons = run.disturbed or ["ran in parallel" + " or resumed elsewhere" * run.resumed]
+        # the share of a processor differs from run to run, and runs are counted by their reason
+        same = (re.sub(r"\d+% of its processor.*", "too little of its processor", each) for each in reasons)
+        return " and ".join(reason.removeprefix("it ") for reason in same)
+    parts = zip(PLATFORM.values(), run.platform.split("|"), (platform or "").split("|"), strict=True)
+    differ = [name for name, ours, theirs in parts if ours != theirs]
+    return f"ran with another {' and '.join(differ)} than those with times" if differ else ""
+
+
+def summaries(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return number of runs, means and sample deviations by row; one run has no deviation."""
+    by_row = runs.groupby("row")
+    means, deviations = by_row[list(MEASURED)].mean(), by_row[list(MEASURED)].std()
+    named = {c: f"{c}_mean" for c in (*SCORES, *OTHER)}
+    deviations = deviations[list(named)].add_suffix("_sd")
+    return means.rename(columns=named).join(deviations).assign(n=by_row.size())
+
+
+def comparisons(runs: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """Return speed-ups over the first row of a block, and differences to its scores, over common seeds.
+
+    `common` counts the seeds that both rows have a score for.
+    """
+    found: dict[str, pd.Series] = {}
+    for column in (*SECONDS, *SCORES, *OTHER):
+        parts = []
+        for block, part in runs.groupby("block"):
+            wide = part.pivot(index="seed", columns="row", values=column)
+            first = rows.index[rows.block == block][0]
+            ours = wide[wide[first].notna()] if first in wide else wide[:0]
+            theirs = ours.notna().mul(ours[first] if first in ours else 0.0, axis=0).where(ours.notna())
+            means = {"ours": ours.mean(), "theirs": theirs.mean(), "common": ours.count()}
+            parts.append(pd.DataFrame(means))
+        both = pd.concat(parts) if parts else pd.DataFrame({"ours": [], "theirs": [], "common": []})
+        if column in RATIOS:
+            found[RATIOS[column]] = (both.theirs / both.ours).where(both.ours > 0)
+        else:
+            found[DELTAS[column]] = (both.ours - both.theirs).round(9) + 0.0  # no -0.0 of rounding
+        if column == "score":
+            found["common"] = both.common
+    return pd.DataFrame(found)
+
+
+def paper_comparisons(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the paper's ratios and differences, from the numbers that it prints."""
+    paper = rows.reindex(columns=[f"paper_{column}" for column in (*SCORES, *SECONDS)]).astype(float)
+    first = paper.groupby(rows.block).transform(lambda values: values.iloc[0])
+    ratios = {f"paper_{name}": first[f"paper_{c}"] / paper[f"paper_{c}"] for c, name in RATIOS.items()}
+    deltas = {f"paper_{DELTAS[c]}": paper[f"paper_{c}"] - first[f"paper_{c}"] for c in SCORES}
+    missing = paper[[column for column in paper if column not in rows]]
+    return pd.DataFrame(ratios | deltas).join(missing)
+
+
+def add_remarks(table: Table) -> None:
+    """Note what is special or missing, for every row and column."""
+    for _, block in table.rows.groupby("block"):
+        first = block.index[0]
+        runs = table.runs[table.runs.row.isin(block.index)]
+        several_rules = runs.metric_signature.nunique(dropna=False) > 1
+        digests = runs.data_digest.nunique(dropna=False)
+        for row in block.index:
+            own = runs[runs.row == row]
+            if own.empty:
+                unknown = table.rows.signature[row] is None
+                table.remarks[row, "n"].append("its task is not there yet" if unknown else "not run yet")
+                continue
+            untimed = own.reason[~own.timed]
+            if len(untimed):
+                kept = len(own) - len(untimed)
+                times = f"times of {kept} of {len(own)} runs" if kept else "no times"
+                sentence = f"{times}: {count_reasons(untimed, len(own))}"
+                for column in SECONDS:
+                    table.remarks[row, column].append(sentence)
+            if own.timed.any() and own.bp_s.isna().all():
+                table.remarks[row, "bp_s"].append(EARLIER_RULE)
+            for column in (*SECONDS, *SCORES, *OTHER):
+                ours, theirs = own[column].notna().any(), runs[column][runs.row == first].notna().any()
+                if ours and not theirs:
+                    no_runs = runs[runs.row == first].empty
+                    table.remarks[row, column].append(NO_BASELINE if no_runs else NO_TIMES)
+            add_comparison_remarks(table, row, first)
+            if several_rules:
+                table.remarks[row, "score"].append(METRICS)
+            if digests > 1:
+                table.remarks[row, "score"].append(data_remark(own))
+            if own.dirty.any():
+                table.remarks[row, "n"].append(DIRTY)
+
+
+def add_comparison_remarks(table: Table, row: int, first: int) -> None:
+    """Note over which seeds a row compares with the first one, where they have not all in common."""
+    ours, theirs = set(table.values(row).index), set(table.values(first).index)
+    if not theirs or ours == theirs:
+        return
+    common = sorted(ours & theirs)
+    remark = f"difference over the {len(common)} seeds of both rows" if common else NO_COMMON
+    table.remarks[row, "score"].append(remark)
+
+
+def count_reasons(reasons: pd.Series, n: int) -> str:
+    """Return every reason with how many runs it holds for, unless for all of the row's n."""
+    counts = Counter(reasons)
+    if len(reasons) == n and len(counts) == 1:
+        return f"{'all' if n > 1 else 'it'} {next(iter(counts))}"
+    return ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+
+
+def data_remark(runs: pd.DataFrame) -> str:
+    """Return of which data the runs of a row are, where those of its block differ."""
+    counts = runs.data_digest.astype(object).fillna("unknown digest").str.slice(0, 14).value_counts()
+    return f"rows of this block read different data: {', '.join(f'{n} of {d}' for d, n in counts.items())}"
+
+
+def numbers(table: Table) -> pd.DataFrame:
+    """Return seconds, percent and ratios, rounded to six decimals only."""
+    rows = table.rows.assign(block=table.rows.title, row=table.rows.label)
+    columns = ["block", "row", "task", "method", "r", "gamma", "hidden", "n", "seeds"]
+    columns += [f"{c}_{kind}" for c in SCORES for kind in ("mean", "sd")] + list(SECONDS)
+    compared = [*RATIOS.values(), *(DELTAS[c] for c in SCORES)]
+    columns += [*compared, *(f"paper_{c}" for c in (*SCORES, *SECONDS)), *(f"paper_{c}" for c in compared)]
+    if set(SHARES) & set(table.columns):
+        rows["dropped_by_layer"] = [by_layer(table.runs[table.runs.row == row]) for row in rows.index]
+        columns += [*SHARES, "dropped_by_layer"]
+    for column in OTHER:
+        if table.runs[column].notna().any():
+            columns += [f"{column}_mean", f"{column}_sd", DELTAS[column]]
+    if table.paired:
+        first = table.rows.groupby("block").label.transform(lambda labels: labels.index[0])
+        before = table.rows.index.to_series().sub(1).clip(lower=first)
+        rows["paired_p_first"] = [paired_p(table, *pair) for pair in first.items()]
+        rows["paired_p_before"] = [paired_p(table, *pair) for pair in before.items()]
+        columns += ["paired_p_first", "paired_p_before"]
+    rows = rows.reindex(columns=[*columns, "signature", "command"]).round(6)
+    return rows.astype({"hidden": "Int64"})
+
+
+def paired_p(table: Table, row: int, other: int) -> float | None:
+    """Return p of a row against another over the seeds that both have."""
+    if row == other:
+        return None
+    both = table.common(other, row)
+    test = paired_t(both[other], both[row])
+    return test.p if test else None
+
+
+def by_layer(runs: pd.DataFrame) -> str:
+    """Return each layer with the percent of non-zero entries and of squared norm that it drops, means."""
+    layers = pd.DataFrame(
+        [{"layer": name, **share} for fractions in runs.dropped_fraction for name, share in fractions.items()]
+    )
+    if layers.empty:
+        return ""
+    means = 100 * layers.groupby("layer", sort=False)[["entries", "squared_norm"]].mean()
+    return "; ".join(f"{name} {row.entries:.1f} {row.squared_norm:.1f}" for name, row in means.iterrows())

@@ -1,168 +1,191 @@
-"""Whether a claim of the paper holds here, setting by setting, by a rule that is stated beside it."""
+"""From settings to a verdict: one pooled estimate for each family of networks, held against the claim.
 
-import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+The rules are the same for every claim and are simulated in tests/analysis/test_verdicts.py.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cache
 
-from hydra.utils import get_method
+import numpy as np
+import pandas as pd
 
-from .intervals import Interval
-from .sources import Sources
-from .tables import Table, fill
-from .wanted import Config
+from .rules import Setting
+from .statistics import LEVEL, Effect, Interval, holm, mean_effect, pooled
 
-
-class Outcome(StrEnum):
-    HOLDS = "holds"
-    FAILS = "does not hold"
-    OPEN = "not decidable here"
+LEAST = 5  # runs of a setting that counts
+MOST = 200  # runs a setting, beyond which none are proposed
 
 
-WORDS = {Outcome.HOLDS: "for it", Outcome.FAILS: "against it", Outcome.OPEN: "undecided"}  # of one setting
-
-
-@dataclass(frozen=True)
-class Check:
-    """One setting: what was found, of how many runs, and what that says; n is 0 where there are none.
-
-    mute: what was found cannot decide, such as a single run; it has no vote.
-    """
-
-    setting: str
-    outcome: Outcome
-    n: int = 0
-    unit: str = ""
-    estimate: float | None = None
-    low: float | None = None
-    high: float | None = None
-    command: str = ""
-    note: str = ""
-    mute: bool = False
+class Word(StrEnum):
+    REPRODUCED = "reproduced"
+    IN_PART = "in part"
+    NOT = "not reproduced"
+    OPEN = "open"
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A sentence of the paper, its place there, what shows it, the rule it is judged by, and each setting."""
+class Region:
+    """The effects that agree with a claim, and the margin below which a difference does not matter."""
+
+    low: float = -np.inf
+    high: float = np.inf
+    margin: float = 0.0
+
+    def p_inside(self, effect: Effect) -> float:
+        """Two-sided p of H₁: the effect lies in the region."""
+        return min(1.0, 2 * max(self.p_edge(effect, self.low, 1), self.p_edge(effect, self.high, -1)))
+
+    def p_outside(self, effect: Effect, paper: float | None) -> float:
+        """Two-sided p of H₁: the effect is beyond the region by more than the margin, or not the paper's.
+
+        The paper's effect is excluded only by a shortfall of more than the margin, towards the edge that the
+        claim names.
+        """
+        ps = []
+        if np.isfinite(self.low):
+            ps.append(effect.p_below(self.low - self.margin))
+        if np.isfinite(self.high):
+            ps.append(effect.p_above(self.high + self.margin))
+        if paper is not None and np.isfinite(self.low) != np.isfinite(self.high):
+            sign = 1 if np.isfinite(self.low) else -1
+            if sign * (paper - effect.estimate) > self.margin:
+                ps.append(effect.p_below(paper) if sign > 0 else effect.p_above(paper))
+        return min(1.0, 2 * min(ps))
+
+    @staticmethod
+    def p_edge(effect: Effect, edge: float, sign: int) -> float:
+        if not np.isfinite(edge):
+            return 0.0
+        return effect.p_above(edge) if sign > 0 else effect.p_below(edge)
+
+
+@dataclass
+class Family:
+    """The settings of one kind of network, with the pooled effect of those that count and its word."""
 
     name: str
-    title: str
-    quote: str
-    where: str
-    shown_in: list[str]
-    rule: str
-    checks: list[Check]
-    needs: int = 1
+    settings: list[Setting]
+    effect: Effect | None = None
+    paper: float | None = None
+    p: float = 1.0
+    word: Word = Word.OPEN
 
     @property
-    def measured(self) -> list[Check]:
-        return [check for check in self.checks if check.n]
+    def interval(self) -> Interval | None:
+        return self.effect.interval() if self.effect else None
+
+    def counted(self, least: int = LEAST) -> list[Setting]:
+        """Return the settings that count."""
+        return [setting for setting in self.settings if counts(setting, least)]
+
+
+@dataclass
+class Verdict:
+    """The word on a claim, and on each of its families."""
+
+    families: list[Family]
+    region: Region
+    least: int = LEAST
 
     @property
-    def rows_measured(self) -> list[int]:
-        return [place for place, check in enumerate(self.checks) if check.n]
+    def word(self) -> Word:
+        """Return reproduced where all families are that can be decided, in part where some are."""
+        words = [family.word for family in self.families if family.effect]
+        if Word.REPRODUCED in words:
+            return Word.REPRODUCED if set(words) == {Word.REPRODUCED} else Word.IN_PART
+        return Word.NOT if Word.NOT in words else Word.OPEN
 
-    @property
-    def rows_absent(self) -> list[int]:
-        return [place for place, check in enumerate(self.checks) if not check.n]
+    def more(self, family: Family) -> int | None:
+        """Return how many more runs a setting would decide an open family, if the estimate stays.
 
-    @property
-    def outcome(self) -> Outcome:
-        """One setting against a claim refutes it; else it holds if more than half of enough are for it."""
-        outcomes = [check.outcome for check in self.measured if not check.mute]
-        if Outcome.FAILS in outcomes:
-            return Outcome.FAILS
-        most = 2 * outcomes.count(Outcome.HOLDS) > len(outcomes) >= self.needs
-        return Outcome.HOLDS if most else Outcome.OPEN
-
-    @property
-    def reason(self) -> str:
-        """How many settings say what."""
-        voting = [check for check in self.measured if not check.mute]
-        counts = [(sum(c.outcome == o for c in voting), o) for o in Outcome]
-        told = [f"{count} {WORDS[outcome]}" for count, outcome in counts if count]
-        absent = len(self.checks) - len(self.measured)
-        few = 0 < len(voting) < self.needs
-        mute = len(self.measured) - len(voting)
-        told += [f"{mute} that cannot decide"] if mute else []
-        told += [f"{absent} not measured"] if absent else []
-        return ", ".join(told) + (f"; at least {self.needs} wanted" if few else "")
+        At these variances, and at the strictest level of Holm, that of the first of all families; None where
+        even MOST would not.
+        """
+        decided = sum(each.effect is not None for each in self.families)
+        return runs_needed(family, self.region, max(decided, 1), self.least)
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What rules look at: the sources, tables filled from them, and what figures ask for."""
-
-    sources: Sources
-    table: Callable[[str], Table]
-    figures: Mapping[str, Config]
+def counts(setting: Setting, least: int = LEAST) -> bool:
+    """Whether a setting counts: it has enough runs and is not excluded."""
+    return setting.n >= least and not setting.excluded
 
 
-def claims(
-    configs: Mapping[str, Config],
-    tables: Mapping[str, Config],
-    figures: Mapping[str, Config],
-    sources: Sources,
-) -> list[Claim]:
-    """Every claim of conf/claim, in its order."""
-
-    @cache
-    def table(name: str) -> Table:
-        return fill(tables[name], sources.runs, sources.settle, sources.where)
-
-    measured = Measured(sources, table, figures)
-    ordered = sorted(configs.items(), key=lambda item: item[1]["order"])
-    return [
-        Claim(
-            name, config["title"], config["quote"], config["where"],
-            [*config.get("figures", ()), *config.get("tables", ())],
-            config["rule"].format(**config), get_method(config["_target_"])(config, measured),
-            config.get("needs", 1),
-        )
-        for name, config in ordered
-    ]  # fmt: skip
+def effect_of(setting: Setting) -> Effect | None:
+    """Return the effect of one setting, also of one that does not count."""
+    if setting.effect is not None or setting.values is None or not len(setting.values):
+        return setting.effect
+    return mean_effect(setting.values)
 
 
-def above(interval: Interval | None, limit: float) -> Outcome:
-    """Holds where the whole interval is above the limit, fails where none of it is."""
-    if interval is None:
-        return Outcome.OPEN
-    if interval.low > limit:
-        return Outcome.HOLDS
-    return Outcome.FAILS if interval.high < limit or interval.low == interval.high else Outcome.OPEN
+def judge(settings: Sequence[Setting], region: Region, least: int = LEAST) -> Verdict:
+    """Return the verdict of a claim on its settings, with Holm's correction over its families.
+
+    least: runs of a setting that counts.
+    """
+    families = [
+        Family(name, [s for s in settings if s.family == name])
+        for name in dict.fromkeys(setting.family for setting in settings)
+    ]
+    decided = [family for family in families if family.counted(least)]
+    for family in decided:
+        counted = family.counted(least)
+        family.effect, family.paper = pool(counted), paper_effect(counted)
+    for family, word, p in zip(decided, *words_of(decided, region), strict=True):
+        family.word, family.p = word, p
+    return Verdict(families, region, least)
 
 
-def below(interval: Interval | None, limit: float) -> Outcome:
-    """Holds where the whole interval is at most the limit, fails where none of it is."""
-    if interval is None:
-        return Outcome.OPEN
-    if interval.high <= limit:
-        return Outcome.HOLDS
-    return Outcome.FAILS if interval.low > limit else Outcome.OPEN
+def words_of(families: Sequence[Family], region: Region) -> tuple[list[Word], list[float]]:
+    """Return the word on each family, and its p by Holm of being on the claim's side."""
+    effects = [family.effect for family in families if family.effect]
+    inside = holm([region.p_inside(effect) for effect in effects])
+    outside = holm([region.p_outside(f.effect, f.paper) for f in families if f.effect])
+    words = [
+        Word.REPRODUCED if a < LEVEL else Word.NOT if b < LEVEL else Word.OPEN
+        for a, b in zip(inside, outside, strict=True)
+    ]
+    return words, inside
 
 
-def check(
-    setting: str,
-    outcome: Outcome,
-    n: int,
-    unit: str,
-    found: Interval | float | None,
-    command: str = "",
-    note: str = "",
-    mute: bool = False,
-) -> Check:
-    """A check with its estimate, and its interval where there is one."""  # fmt: skip
-    if isinstance(found, Interval):
-        return Check(setting, outcome, n, unit, found.estimate, found.low, found.high, command, note, mute)
-    return Check(setting, outcome, n, unit, found, None, None, command, note, mute)
+def pool(settings: Sequence[Setting]) -> Effect:
+    """Return the mean effect of settings; those of a group share runs and are averaged run by run first."""
+    effects, weights = [], []
+    groups: dict[object, list[Setting]] = {}
+    for place, setting in enumerate(settings):
+        groups.setdefault(setting.group if setting.values is not None else place, []).append(setting)
+    for group in groups.values():
+        if len(group) > 1:
+            runs = pd.concat([setting.values for setting in group], axis=1).dropna().mean(axis=1)
+            if len(runs) >= LEAST:
+                effects.append(mean_effect(runs))
+                weights.append(len(group))
+                continue
+        effects += [effect for setting in group if (effect := effect_of(setting))]
+        weights += [1] * len(group)
+    return pooled(effects, weights)
 
 
-def together(commands: Sequence[str]) -> str:
-    """Commands of one setting as one line of shell: as one sweep if only their methods differ."""
-    lines = [shlex.split(command) for command in dict.fromkeys(filter(None, commands))]
-    methods = [word for line in lines for word in line if word.startswith("method=")]
-    parts = [[word for word in line if word not in methods] for line in lines]
-    if len(lines) > 1 and all(part == parts[0] for part in parts):
-        return shlex.join([*parts[0], "method=" + ",".join(word[len("method=") :] for word in methods)])
-    return " && ".join(map(shlex.join, lines))
+def paper_effect(settings: Sequence[Setting]) -> float | None:
+    """Return the mean of the paper's effects in settings for which it prints one."""
+    printed = [s.paper for s in settings if s.paper is not None and np.isfinite(s.paper)]
+    return float(np.mean(printed)) if printed else None
+
+
+def runs_needed(family: Family, region: Region, families: int, least: int) -> int | None:
+    """Return how many more runs a setting would decide a family, beside so many families."""
+    known = [setting for setting in family.settings if not setting.excluded and setting.n]
+    if not known:
+        return None
+    lacking = max(least - max(setting.n for setting in known), 0)
+    found = [effect for setting in known if (effect := effect_of(setting))]
+    effects = [effect for effect in found if np.isfinite(effect.df) and effect.df and effect.variance > 0]
+    if not effects:
+        return lacking or None
+    n = min(setting.n for setting in known if setting.n > 1)
+    now, paper = pooled(effects), paper_effect(known)
+    for more in range(lacking, MOST):
+        grown = replace(now, variance=now.variance * n / (n + more), df=now.df * (n + more - 1) / (n - 1))
+        if min(region.p_inside(grown), region.p_outside(grown, paper)) * families < LEVEL:
+            return max(more, 1)
+    return None

@@ -1,1 +1,1 @@
-"""What a training step costs: every row trains by the trainer's own step, in turns, in one process."""
+"""Costs of a training step: every row trains by the trainer's own step, in turns, in one process."""

@@ -1,113 +1,194 @@
-"""A case of the benchmark, alone or at several values of one setting."""
+"""A case of the benchmark: its options, and its measurement, alone or at several values of one setting."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice
-from typing import Any
+from typing import Annotated, Any, Literal, Self
 
 import torch
 from omegaconf import DictConfig, OmegaConf
+from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_validator
+from pydantic_core import PydanticCustomError
 
-from ..config import build, compose
-from ..kinds import expect
+from ..config import Name, Options, Paths, build, compose
+from ..files import file_name
 from ..training import machine
-from .flops import Flops, backward_flops
-from .memory import peak_mib
-from .output import output_share
-from .progress import Voice
-from .rounds import interleave
-from .rows import Row
-from .summary import compared, numbers
+from . import costs
+from .timed_model import Reporter, TimedModel, Timing, interleave
 
-FORMED_PART = 0.25  # of the seconds: for backward passes that form every gradient
-FLOP_BATCHES = 3
-PEAK_STEPS = 2  # in which memory is watched: the second has the optimizer's state and all gradients
-PROTOCOL = ["seconds", "block", "settle", "warmup", "settling"]  # what a result tells of how it was measured
+TIMING_RULE = (
+    2  # BP is the whole backward pass; by rule 1 the update formed weight gradients of linear layers
+)
+PEAK_STEPS = 2  # whose memory is measured: the second has the optimizer's state and all gradients
+PROTOCOL = ("seconds", "repetitions", "block", "settle", "cycle", "warmup", "settling")
 
 
-def measure(cfg: DictConfig, voice: Voice) -> dict[str, Any]:
-    """The result of a case: where it was measured, and its rows; of a sweep: the rows of every point."""
-    check(cfg)
-    device = torch.device("cpu")
-    kept = machine.set_up(cfg.threads, device, keep_memory=cfg.allocator == "keep")
-    result = {"case": cfg.case.name, "sweep": cfg.sweep.name if cfg.sweep else None, "threads": cfg.threads}
+def _thread_counts() -> list[int]:
+    cores = machine.cores()
+    return sorted({count for count in (1, 2, cores) if count <= cores})
+
+
+OmegaConf.register_new_resolver("thread_counts", _thread_counts, replace=True)
+
+
+def _available(threads: int) -> int:
+    machine.check_threads(threads)
+    return threads
+
+
+def _named_lists(rows: Any) -> Any:
+    if not isinstance(rows, dict) or not rows:
+        raise PydanticCustomError("rows", "Input should be a node of lists of overrides by name")
+    return rows
+
+
+Overrides = list[str]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class Case(Options):
+    """A model and its data, by overrides of the training configuration."""
+
+    name: Name
+    overrides: Overrides
+
+
+class Sweep(Options):
+    """Values of one key: of the training configuration, or the number of threads."""
+
+    name: Name
+    key: Name
+    values: Annotated[list[Any], Field(min_length=1)]
+
+
+class BenchOptions(Options):
+    """Options of `python -m src.bench`."""
+
+    format: Literal["table", "json"]
+    threads: Annotated[int, AfterValidator(_available)]
+    allocator: Literal["keep", "default"]
+    seconds: Seconds
+    repetitions: PositiveInt
+    block: PositiveInt
+    settle: Count
+    cycle: PositiveInt
+    warmup: Count
+    settling: dict[str, Count]
+    seed: Annotated[int, Field(ge=0, lt=2**32)]
+    overrides: Overrides
+    only: Annotated[
+        Name | Annotated[list[Name], Field(min_length=1)] | None,
+        Field(description="leave it out to measure all rows"),
+    ]
+    case: Case
+    sweep: Sweep | None
+    rows: Annotated[dict[str, Overrides], BeforeValidator(_named_lists)]
+    paths: Paths
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        """Return the options; ValueError where one contradicts another."""
+        if self.block <= self.settle:
+            raise ValueError(f"block must be greater than settle={self.settle}, got {self.block}")
+        if (self.block - self.settle) % self.cycle:
+            raise ValueError(
+                f"cycle={self.cycle} must divide block - settle, which is {self.block - self.settle}"
+            )
+        for key, names in {"only": self.names, "settling": self.settling}.items():
+            if unknown := [name for name in names if name not in self.rows]:
+                raise ValueError(f"{key}: no row {', '.join(unknown)}; there are {', '.join(self.rows)}")
+        if self.sweep and self.sweep.key == "threads":
+            if self.threads != 1:
+                raise ValueError(
+                    f"threads={self.threads} has no effect where sweep.key=threads; leave it out"
+                )
+            for value in self.sweep.values:
+                machine.check_threads(value, "sweep.values")
+        return self
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the rows to measure."""
+        return [self.only] if isinstance(self.only, str) else list(self.only or self.rows)
+
+
+def measure(options: BenchOptions, reporter: Reporter) -> dict[str, Any]:
+    """Return where a case was measured and its rows; of a sweep the rows of every point."""
+    device, sweep = torch.device("cpu"), options.sweep
+    kept = machine.set_up(options.threads, device, keep_memory=options.allocator == "keep")
+    result: dict[str, Any] = {"case": file_name(options.case.name), "sweep": sweep and file_name(sweep.name)}
     result |= machine.describe(device) | {"allocator": "keep" if kept else "default"}
-    result |= {"started_at": datetime.now(UTC).isoformat(timespec="seconds"), "seed": cfg.seed}
-    result |= {"protocol": OmegaConf.to_container(OmegaConf.masked_copy(cfg, PROTOCOL))}
-    if not cfg.sweep:
-        return result | point(cfg, [], voice)
+    result |= {"started_at": datetime.now(UTC).isoformat(timespec="seconds"), "seed": options.seed}
+    result |= {"timing_rule": TIMING_RULE, "protocol": options.model_dump(include={*PROTOCOL})}
+    if not sweep:
+        return result | point(options, [], reporter)
     points = []
-    for value in cfg.sweep["values"]:
-        setting = f"{cfg.sweep.key}={value}"
-        voice.say(setting)
-        points.append({"value": value} | point(cfg, [setting], voice))
-    return result | {"key": cfg.sweep.key, "points": points}
+    for value in sweep.values:
+        reporter.line(f"{sweep.key}={value}")
+        points.append({"value": value} | swept(options, sweep.key, value, reporter))
+    return result | {"key": sweep.key, "points": points}
 
 
-def check(cfg: DictConfig) -> None:
-    """ValueError before any work for a setting that cannot be."""
-    for key, choices in {"format": ("table", "json"), "allocator": ("keep", "default")}.items():
-        if cfg[key] not in choices:
-            raise ValueError(f"{key} must be one of {', '.join(choices)}, got {cfg[key]!r}")
-    for key in ("seconds", "settle", "warmup"):
-        if not isinstance(cfg[key], int | float) or cfg[key] < 0:
-            raise ValueError(f"{key} must be a number of at least 0, got {cfg[key]!r}")
-    if not isinstance(cfg.block, int) or cfg.block <= cfg.settle:
-        raise ValueError(f"block must be a whole number above settle={cfg.settle}, got {cfg.block!r}")
-    machine.check_threads(cfg.threads)
-    for name, overrides in cfg.rows.items():
-        expect(f"rows.{name}", overrides, list[str])
-    expect("only", cfg.only, str | list[str] | None)
-    if unknown := [str(name) for name in chosen(cfg) if name not in cfg.rows]:
-        raise ValueError(f"only: no row {', '.join(unknown)}; there are {', '.join(cfg.rows)}")
+def swept(options: BenchOptions, key: str, value: Any, reporter: Reporter) -> dict[str, Any]:
+    """Return the rows at one value of a sweep."""
+    if key != "threads":
+        return point(options, [f"{key}={value}"], reporter)
+    machine.set_up(value, torch.device("cpu"), keep_memory=options.allocator == "keep")
+    return point(options.model_copy(update={"threads": value}), [], reporter)
 
 
-def chosen(cfg: DictConfig) -> list[str]:
-    """The names of the rows to measure."""
-    return [cfg.only] if isinstance(cfg.only, str) else list(cfg.only or cfg.rows)
+def point(options: BenchOptions, setting: Sequence[str], reporter: Reporter) -> dict[str, Any]:
+    """Return the rows of one setting, over all repetitions, and the medians of each of these."""
+    plain = configuration(options, setting, "torch", options.seed)
+    task, models = build(plain.task), list[TimedModel]()
+    timings, repetitions = list[dict[str, Timing]](), []
+    for seed in range(options.seed, options.seed + options.repetitions):
+        models.clear()  # before others are built: large ones fit into memory once
+        splits = task.splits(seed)
+        make = {
+            name: partial(TimedModel, name, configuration(options, setting, name, seed), task, splits)
+            for name in options.names
+        }
+        reporter.line(f"warming up {', '.join(make)}")
+        models += [build_model() for build_model in make.values()]
+        for model in models:
+            model.steps(options.settling.get(model.name, options.warmup))
+        with reporter.bar(f"timing for {options.seconds:g} s") as done:
+            timing, share = interleave(models, options.block, options.settle, options.seconds, done)
+        timings.append(timing)
+        repetitions.append({"seed": seed, "cpu_share": round(share, 3)} | medians(timing, options.cycle))
+    examples = {shapes: batch for model in models for shapes, batch in model.examples.items()}
+    reporter.line("counting arithmetic and measuring memory")
+    flops = costs.backward_flops(task, build(plain.model, **splits.sizes), examples)
+    rows = [
+        costs.row(model, [timing[model.name] for timing in timings], flops, options.cycle)
+        | {"bp_output_share": costs.output_share(model)}
+        | {"peak_mib": costs.peak_mib(partial(trial, make[model.name]))}
+        for model in models
+    ]
+    return {
+        "overrides": [*options.case.overrides, *setting, *options.overrides],
+        "cpu_share": min(repetition["cpu_share"] for repetition in repetitions),
+        "rows": costs.compared(rows),
+        "repetitions": repetitions,
+    }
 
 
-def configuration(cfg: DictConfig, setting: Sequence[str], name: str) -> DictConfig:
-    """The training configuration of a row."""
-    row = compose([*cfg.case.overrides, *setting, *cfg.rows[name], *cfg.overrides])
-    row.seed, row.trainer.threads = cfg.seed, cfg.threads
-    row.paths = OmegaConf.to_container(cfg.paths, resolve=True)
-    return row
+def configuration(options: BenchOptions, setting: Sequence[str], name: str, seed: int) -> DictConfig:
+    """Return the training configuration of a row."""
+    cfg = compose([*options.case.overrides, *setting, *options.rows[name], *options.overrides])
+    cfg.seed, cfg.trainer.threads = seed, options.threads
+    cfg.paths = options.paths.model_dump()
+    return cfg
 
 
-def point(cfg: DictConfig, setting: Sequence[str], voice: Voice) -> dict[str, Any]:
-    """The rows of one setting, timed in turns."""
-    rows, flops = prepared(cfg, setting, voice)
-    in_turns = partial(interleave, rows, cfg.block, cfg.settle)
-    with voice.bar(f"timing for {cfg.seconds} s") as done:
-        seconds, share = in_turns(cfg.seconds, done)
-    with voice.bar(f"timing with every gradient formed for {FORMED_PART * cfg.seconds} s") as done:
-        formed, _ = in_turns(FORMED_PART * cfg.seconds, done, form_gradients=True)
-    for row in rows:
-        row.output_share = output_share(row)
-    described = [numbers(row, seconds[row.name], formed[row.name], flops) for row in rows]
-    overrides = [*cfg.case.overrides, *setting, *cfg.overrides]
-    return {"overrides": overrides, "cpu_share": round(share, 3), "rows": compared(described)}
+def medians(timing: Mapping[str, Timing], cycle: int) -> dict[str, Any]:
+    """Return the median milliseconds of every row of one repetition."""
+    seconds = {name: costs.in_cycles(each.seconds, cycle) for name, each in timing.items()}
+    return {"rows": [{"name": name, **costs.medians(each)} for name, each in seconds.items()]}
 
 
-def prepared(cfg: DictConfig, setting: Sequence[str], voice: Voice) -> tuple[list[Row], Flops]:
-    """The rows past their first steps, and the arithmetic of their dense backward pass."""
-    plain = configuration(cfg, setting, "torch")
-    task = build(plain.task)
-    splits = task.splits(cfg.seed)
-    make = {n: partial(Row, n, configuration(cfg, setting, n), task, splits) for n in chosen(cfg)}
-    voice.say(f"warming up {', '.join(make)}")
-    rows = [row() for row in make.values()]
-    for row in rows:
-        row.steps(cfg.settling.get(row.name, cfg.warmup))
-    voice.say("watching memory")
-    for row in rows:
-        row.peak_mib = peak_mib(partial(trial, make[row.name]))
-    batches = islice(task.batches(splits.train, cfg.seed, 0), FLOP_BATCHES)
-    return rows, backward_flops(task, build(plain.model, **splits.sizes), batches)
-
-
-def trial(make: Callable[[], Row]) -> None:
-    """Build a row and train it a little: what its memory is watched for."""
+def trial(make: Callable[[], TimedModel]) -> None:
+    """Build a model and train it for the steps whose memory is measured."""
     make().steps(PEAK_STEPS)

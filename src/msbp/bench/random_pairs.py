@@ -1,6 +1,6 @@
-"""Sentence pairs of random words: what a training step of translation costs, without a corpus.
+"""Synthetic tasks for benchmarks without a corpus: pairs of sentences, and of a point and its class.
 
-Letters: N pairs, V words of a language.
+Letters: N pairs, V words of a language, i inputs.
 """
 
 import math
@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
-from ..tasks.base import Batch, Splits
+from ..tasks.base import Batch, Examples, Splits, order
 from ..tasks.translation.encoding import Pairs, Side
 from ..tasks.translation.vocabulary import SPECIAL, Words
 
@@ -51,7 +52,29 @@ class RandomPairs:
         return model.loss(*batch)  # type: ignore[operator]
 
 
+@dataclass(frozen=True)
+class RandomPoints:
+    """Training batches of normal random points (N, i) and their class: whether the sum of i is > 0."""
+
+    name: str
+    inputs: int = 20
+    batch_size: int = 512
+    sample: str = "full"
+
+    def splits(self, seed: int) -> Splits:
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(BATCHES * self.batch_size, self.inputs, generator=generator)
+        train = Examples(x, (x.sum(1) > 0).long())
+        return Splits(train, None, None, {"inputs": self.inputs, "outputs": 2})
+
+    def batches(self, split: Examples, seed: int, epoch: int) -> Iterator[Batch]:
+        return ((split.x[i], split.y[i]) for i in order(len(split), seed, epoch).split(self.batch_size))
+
+    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
+        return model.loss(*batch)  # type: ignore[operator]
+
+
 def zipf(random: np.random.Generator, words: int, count: int) -> list[int]:
-    """Numbers of so many words drawn from V, the one of rank q as often as 1 / q."""
+    """Return so many numbers of words drawn from V, the one of rank q as often as 1 / q."""
     ordinary = words - len(SPECIAL)
     return (len(SPECIAL) + ordinary ** random.random(count) - 1).astype(int).tolist()

@@ -4,6 +4,7 @@ One kernel call updates all parameters of a group that are float32 on the CPU; o
 """
 
 import math
+import weakref
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, ClassVar
@@ -23,7 +24,7 @@ MAX_AGE = 1 << 20  # steps
 
 
 class Adam(FusedOptimizer):
-    """torch.optim.Adam's update (no weight decay, no amsgrad).
+    """torch.optim.Adam's update (no weight decay, no amsgrad: ValueError for other values than in `only`).
 
     A row of a weight that gets no gradient has moments that only decay, so they are left alone and
     `last_step` says how old they are. A state_dict holds them as they are, so that a resumed run goes on
@@ -33,13 +34,23 @@ class Adam(FusedOptimizer):
     only: ClassVar = {"weight_decay": 0, "amsgrad": False, "maximize": False}
 
     def __init__(
-        self, params: Iterable, lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
+        self,
+        params: Iterable,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        **options: Any,
     ):
         if not lr >= 0 or not eps >= 0 or not all(0 <= beta < 1 for beta in betas):
             raise ValueError(
                 f"Adam needs lr >= 0, eps >= 0 and betas in [0, 1), got lr={lr}, betas={betas}, eps={eps}"
             )
-        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps})
+        self._ages: dict[int, list[Any]] = {}  # of row ages, by address: the state that they belong to
+        super().__init__(params, {"lr": lr, "betas": betas, "eps": eps}, options)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self._ages = {}
 
     def settle(self) -> None:
         """Let all moments decay up to the present step."""
@@ -51,7 +62,7 @@ class Adam(FusedOptimizer):
             state = self.state.get(p, {})
             if "last_step" in state:
                 betas: Any = group.get("last_betas", group["betas"])
-                settle(state, betas, state["step"])
+                self._settle_state(p, state, betas)
 
     def _update_group(self, group: Group) -> None:
         if group.get("last_betas", group["betas"]) != group["betas"]:
@@ -61,9 +72,11 @@ class Adam(FusedOptimizer):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         super().load_state_dict(state_dict)
-        for state in self.state.values():
-            if "last_step" in state:  # torch casts a state to its parameter's type
-                state["last_step"] = state["last_step"].to(torch.int32)
+        for group, saved in zip(self.param_groups, state_dict["param_groups"], strict=True):
+            for p, index in zip(group["params"], saved["params"], strict=True):
+                last_step = state_dict["state"].get(index, {}).get("last_step")
+                if last_step is not None:  # torch casts a state to its parameter's type
+                    self.state[p]["last_step"] = last_step.to("cpu", torch.int32, copy=True)
 
     def _moments(self, group: Group) -> tuple[str, ...]:
         return "exp_avg", "exp_avg_sq"
@@ -76,11 +89,41 @@ class Adam(FusedOptimizer):
             raise mismatch("state 'last_step'", last_step.shape, torch.Size((n,)))
         if last_step.dtype is not torch.int32 or not last_step.is_cpu:
             last_step = state["last_step"] = last_step.to("cpu", torch.int32)  # as by a cast of all state
-        return address(last_step, (n,), "state 'last_step'", torch.int32)
+        pointer = address(last_step, (n,), "state 'last_step'", torch.int32)
+        self._check_moments(state, last_step, pointer)
+        return pointer
 
-    def _to_dense(self, state: State, group: Group) -> None:
+    def _check_moments(self, state: State, last_step: Tensor, pointer: int) -> None:
+        """Raise RuntimeError if moments or step were changed from outside while some rows are behind."""
+        m, v, step = state["exp_avg"], state["exp_avg_sq"], state["step"]
+        now = m.data_ptr(), m._version, v.data_ptr(), v._version
+        known = self._ages.get(pointer)
+        if known is None or known[0]() is not last_step:
+            self._ages[pointer] = [weakref.ref(last_step), now, step]
+        elif known[1] == now and known[2] <= step <= known[2] + 1:
+            known[2] = step
+        else:
+            raise RuntimeError(
+                "state 'exp_avg', 'exp_avg_sq' or 'step' was changed while some rows, by state 'last_step', "
+                "are behind the others: call optimizer.settle() before you change the state"
+            )
+
+    def _to_dense(self, p: Tensor, state: State, group: Group) -> None:
         if "last_step" in state:
-            settle(state, group["betas"], state["step"])
+            self._settle_state(p, state, group["betas"])
+
+    def _settle_state(self, p: Tensor, state: State, betas: tuple[float, float]) -> None:
+        """Let the moments of a parameter's rows without gradient decay up to the present step."""
+        last_step = state["last_step"]
+        for name, shape in (("last_step", p.shape[:1]), ("exp_avg", p.shape), ("exp_avg_sq", p.shape)):
+            if state[name].shape != shape:
+                raise mismatch(f"state {name!r}", state[name].shape, shape)
+        self._check_moments(state, last_step, last_step.data_ptr())
+        age = state["step"] - last_step.double()
+        for name, beta in zip(("exp_avg", "exp_avg_sq"), betas, strict=True):
+            moment = state[name]
+            moment.mul_((beta**age).to(moment).view(-1, *[1] * (moment.dim() - 1)))
+        self._ages.pop(state.pop("last_step").data_ptr(), None)
 
     def _call(self, table: int, count: int, group: Group) -> None:
         beta1, beta2 = group["betas"]
@@ -93,13 +136,6 @@ class Adam(FusedOptimizer):
         v = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         root = (v.sqrt() / math.sqrt(1 - beta2**t)).add_(group["eps"])
         p.addcdiv_(m, root, value=-float(group["lr"]) / (1 - beta1**t))
-
-
-def settle(state: State, betas: tuple[float, float], step: int) -> None:
-    """Let Adam's moments of rows without gradient decay up to a step."""
-    age = step - state.pop("last_step").double()
-    for moment, beta in zip(("exp_avg", "exp_avg_sq"), betas, strict=True):
-        state[moment].mul_((beta**age).to(state[moment].dtype).view(-1, *[1] * (state[moment].dim() - 1)))
 
 
 @lru_cache(maxsize=8)
@@ -115,14 +151,14 @@ def powers(beta1: float, beta2: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 class SGD(FusedOptimizer):
-    """torch.optim.SGD's update, with and without momentum."""
+    """torch.optim.SGD's update, with and without momentum; options that `only` has may be given as there."""
 
     only: ClassVar = {"dampening": 0, "weight_decay": 0, "nesterov": False, "maximize": False}
 
-    def __init__(self, params: Iterable, lr: float, momentum: float = 0.0):
+    def __init__(self, params: Iterable, lr: float = 1e-3, momentum: float = 0.0, **options: Any):
         if not lr >= 0 or not momentum >= 0:
             raise ValueError(f"SGD needs lr >= 0 and momentum >= 0, got lr={lr}, momentum={momentum}")
-        super().__init__(params, {"lr": lr, "momentum": momentum})
+        super().__init__(params, {"lr": lr, "momentum": momentum}, options)
 
     def _moments(self, group: Group) -> tuple[str, ...]:
         return ("momentum_buffer",) if group["momentum"] else ()

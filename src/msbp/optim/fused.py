@@ -24,7 +24,11 @@ class FusedOptimizer(torch.optim.Optimizer):
 
     only: ClassVar[dict[str, Any]] = {}  # options of torch's own optimizer, and the one value supported here
 
-    def __init__(self, params: Iterable, defaults: dict[str, Any]):
+    def __init__(self, params: Iterable, defaults: dict[str, Any], options: dict[str, Any]):
+        unknown = [name for name in options if name not in self.only]
+        if unknown:
+            raise TypeError(f"{type(self).__name__} got an unexpected keyword argument {unknown[0]!r}")
+        self._check(options)
         super().__init__(params, defaults | self.only)
 
     @eager
@@ -145,7 +149,7 @@ class FusedOptimizer(torch.optim.Optimizer):
             gradient = gradient.to_dense()
         if not supports(gradient):
             return None
-        self._to_dense(state, group)
+        self._to_dense(p, state, group)
         return *addresses, gradient.data_ptr(), 0, 0, 0, 1, p.numel(), 0, step
 
     def _update_in_torch(self, p: Tensor, gradient: Tensor, state: State, group: Group) -> None:
@@ -153,7 +157,7 @@ class FusedOptimizer(torch.optim.Optimizer):
             gradient = gradient.to_dense()
         if gradient.layout is not torch.strided:
             raise RuntimeError(f"{type(self).__name__} takes no sparse tensors as gradients")
-        self._to_dense(state, group)
+        self._to_dense(p, state, group)
         self._update(p, gradient, state, group)
 
     def _begin(self, p: Tensor, moments: tuple[str, ...]) -> State:
@@ -166,7 +170,7 @@ class FusedOptimizer(torch.optim.Optimizer):
         """Return the address of the step that each row's state belongs to, or 0 for none."""
         return 0
 
-    def _to_dense(self, state: State, group: Group) -> None:
+    def _to_dense(self, p: Tensor, state: State, group: Group) -> None:
         """Bring rows that are behind up to the present step, for a dense update."""
 
     @abstractmethod
@@ -185,7 +189,7 @@ class FusedOptimizer(torch.optim.Optimizer):
 def mismatch(name: str, got: torch.Size, wanted: torch.Size) -> RuntimeError:
     """Return the error for a tensor of a shape that does not fit the parameter's."""
     return RuntimeError(
-        f"a parameter of shape {tuple(wanted)} has a {name} of shape {tuple(got)}: where a parameter is "
+        f"{name} of a parameter has shape {tuple(got)} and must have {tuple(wanted)}: where a parameter is "
         "replaced or resized, zero its gradient and resize its whole state alike (after optimizer.settle()), "
         "or give it a new optimizer"
     )

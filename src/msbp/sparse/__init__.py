@@ -1,8 +1,8 @@
 """Sparse backpropagation with memory for torch modules.
 
-The method: sparsifiers.py has what of a gradient is kept, memory.py how the rest is carried on, reference.py
-the paper's algorithms as printed; convert.py makes a model's layers sparse. The layers are in linear, lstm
-and convolutions; kernels has what runs for them on a CPU, updates what optimizers need for their gradients.
+The method: sparsifiers.py has the entries of a gradient that are kept, memory.py the rest that is carried on,
+reference.py the paper's algorithms as printed; convert.py makes a model's layers sparse. The layers are in
+linear, lstm and conv, their CPU kernels, and those of the optimizers, in kernels. README.md describes it all.
 """
 
 from .backward import backward

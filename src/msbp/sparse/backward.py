@@ -38,9 +38,9 @@ def backward(loss: Tensor) -> None:
 
 
 def _direct(loss: Tensor, node: Any) -> bool:
-    """Return whether going round the engine does all that going through it would."""
+    """Return whether calling the chain directly has all effects of loss.backward()."""
     chain, logits = node.next_functions[0][0], node.saved_tensors[0].logits
-    if type(chain) is not PASS or logits is None or not chain.by_kernel or chain.needs_input_grad[2]:
+    if type(chain) is not PASS or logits is None or not chain.uses_kernel or chain.needs_input_grad[2]:
         return False
     for tensor in (loss, logits):
         if tensor._version or tensor._backward_hooks or tensor.retains_grad:

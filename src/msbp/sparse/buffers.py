@@ -1,7 +1,7 @@
-"""Memory that kernels work on: made by `empty` and `zeros`, and checked by `address` where it is used.
+"""Tensors for kernels: allocated by `empty` and `zeros`, and checked by `address` where they are used.
 
-A kernel gets addresses, and trusts none that was not checked at the time of the call: parameters, memories
-and optimizer states may be replaced, cast, moved or reshaped by anybody between two calls.
+A kernel gets addresses that were checked at the time of the call, since parameters, memories and optimizer
+states may be replaced, cast, moved or reshaped between two calls.
 """
 
 from collections.abc import Iterator, Sequence
@@ -78,7 +78,7 @@ def plain(tensor: Tensor) -> Tensor:
 
 @contextmanager
 def plain_torch() -> Iterator[None]:
-    """Run all layers and losses within it in plain torch, without kernels, to compare the two."""
+    """Run all layers and losses in plain torch within this context, to compare it with the kernels."""
     token = _kernels_allowed.set(False)
     try:
         yield

@@ -1,4 +1,4 @@
-"""convert and fuse: change the classes of layers in place, so that objects, parameters and keys stay."""
+"""convert and fuse: change the classes of layers in place: objects, parameters and keys stay."""
 
 import re
 from collections.abc import Iterable
@@ -7,7 +7,6 @@ from typing import Any
 from torch import nn
 from torch.nn.utils import parametrize
 
-from .choices import check_choices, is_number
 from .conv.base import SparseConvolution
 from .conv.conv import SparseConv1d, SparseConv2d
 from .conv.max_over_time import FusedMaxOverTime, MaxOverTime, SparseMaxOverTime
@@ -15,7 +14,7 @@ from .linear.chain import Chain
 from .linear.embedding import RowEmbedding, keeps_rows
 from .linear.linear import SparseLinear
 from .lstm.lstm import FusedLSTM, SparseLSTM, adoptable, check_lstm_choices
-from .memory import GradientMemory
+from .memory import GradientMemory, check_choices, is_number
 from .sparsifiers import entries_kept
 from .torch_compat import Converted
 
@@ -46,8 +45,8 @@ def convert(
     Hidden are `layers`, else `model.hidden_layers` (groups of dotted names), else every nn.LSTM and every
     nn.Linear but the last; SPARSE_OF lists the kinds. An nn.Sequential that holds a linear one becomes a
     Chain. gamma = 0 is SBP; gates and carry are for LSTMs, see SparseLSTM. ValueError if a setting is out of
-    range, no layer can heed it, a name is no such layer, nothing is found, or the model was converted before;
-    it is unchanged then.
+    range or applies to no layer, a name is no such layer, no layer is found, or the model was converted
+    before; the model is unchanged then.
     """
     if not (is_number(r) and 0 < r <= 1):
         raise ValueError(
@@ -62,9 +61,9 @@ def convert(
     found = {name: _layer(model, name) for name in names}
     if not found:
         can = [name for name, module in model.named_modules() if type(module) in SPARSE_OF]
-        wish = f"layers=[] may name {can}" if can else f"it has nothing of {KINDS}"
-        raise ValueError(f"{type(model).__name__} has no hidden layer to make sparse; {wish}")
-    _refuse_unheeded({type(layer) for layer in found.values()}, selection, gates, carry)
+        hint = f"layers=[] may name {can}" if can else f"it has nothing of {KINDS}"
+        raise ValueError(f"{type(model).__name__} has no hidden layer to make sparse; {hint}")
+    _refuse_unused({type(layer) for layer in found.values()}, selection, gates, carry)
     kept = {name: entries_kept(r, _width(layer)) for name, layer in found.items()}
     for name, layer in found.items():
         kind: Any = SPARSE_OF[type(layer)]
@@ -73,22 +72,22 @@ def convert(
             choices |= {"gates": gates, "carry": carry}
         kind.adopt(layer, name, kept[name], gamma, **choices)
     _chain(model, lambda sequential: any(type(module) is SparseLinear for module in sequential))
-    _lean(model)
+    _fuse_others(model)
     return kept
 
 
 def fuse(model: nn.Module) -> list[str]:
-    """Give a model all that convert gives but sparsity, in place; return the names of layers that gain."""
+    """Convert a model in place to the same fast path with a dense backward pass; return its layers' names."""
     _refuse_second_time(model)
     chained = _chain(model, lambda sequential: any(type(module) is nn.Linear for module in sequential))
     inside = {module for sequential in chained for module in sequential if type(module) is nn.Linear}
     recurrent = {FusedLSTM.adopt(module) for module in model.modules() if adoptable(module)}
-    gained = inside | recurrent | _lean(model)
+    gained = inside | recurrent | _fuse_others(model)
     return [name for name, module in model.named_modules() if module in gained]
 
 
-def _lean(model: nn.Module) -> set[nn.Module]:
-    """Make embeddings and dense maxima over time leaner in their backward pass; return the latter."""
+def _fuse_others(model: nn.Module) -> set[nn.Module]:
+    """Convert embeddings and dense maxima over time to faster backward passes; return the latter."""
     for module in model.modules():
         if keeps_rows(module):
             RowEmbedding.adopt(module)
@@ -111,7 +110,7 @@ def revert(model: nn.Module) -> list[str]:
 
 
 def memories(model: nn.Module) -> dict[str, GradientMemory]:
-    """The gradient memories by the dotted name of their layer, to save and restore them in checkpoints.
+    """Return the gradient memories by the dotted name of their layer, to save and load them in checkpoints.
 
     An LSTM has one for each of its layers and directions: rnn.l0, rnn.l0_reverse, rnn.l1, ...
     """
@@ -132,7 +131,7 @@ def _hidden(model: nn.Module) -> list[str]:
 
 
 def _width(layer: nn.Module) -> int:
-    """The length of h that r is a part of: a convolution's maps at one position, the units of one gate."""
+    """Return the width that r is a part of: a convolution's channels at one window, the units of one gate."""
     names = ("out_features", "hidden_size", "out_channels")
     return next(getattr(layer, name) for name in names if hasattr(layer, name))
 
@@ -159,7 +158,7 @@ def _refuse_second_time(model: nn.Module) -> None:
             )
 
 
-def _refuse_unheeded(kinds: set[type[nn.Module]], selection: str, gates: str, carry: str) -> None:
+def _refuse_unused(kinds: set[type[nn.Module]], selection: str, gates: str, carry: str) -> None:
     if nn.LSTM not in kinds and (gates, carry) != ("per_gate", "time"):
         raise ValueError(
             f"gates={gates} and carry={carry} are for LSTMs, and no hidden layer is one: leave them out"
@@ -171,7 +170,7 @@ def _refuse_unheeded(kinds: set[type[nn.Module]], selection: str, gates: str, ca
 
 
 def _chain(model: nn.Module, holds) -> list[Chain]:
-    """Make chains of the exact nn.Sequential modules that hold what is asked for."""
+    """Make chains of the exact nn.Sequential modules for which `holds` is true."""
     found: list[Any] = [m for m in model.modules() if type(m) is nn.Sequential and holds(m)]
     for sequential in found:
         sequential.__class__ = Chain

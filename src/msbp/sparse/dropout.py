@@ -1,4 +1,4 @@
-"""Dropout masks from a counter: a hash of (position, key), so every path draws the same mask.
+"""Dropout masks from a counter: a hash of (position, key), so that all paths draw the same mask.
 
 The key is one draw from torch's generator per forward, so torch.manual_seed, or a checkpoint of the
 generator, fixes the masks.
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .buffers import uses_kernel, zeros
-from .kernels.dropout import drop
+from .kernels.chain_forward import drop
 
 WORD = 0xFFFFFFFF
 DEPTH_STEP = 0x9E3779B9  # 2**32 over the golden ratio: keys of neighbouring depths share no pattern
@@ -19,22 +19,22 @@ ROUNDS = ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1))  # lowbias32 (Wellons), a
 
 
 def draw_key() -> int:
-    """One draw from torch's generator."""
+    """Return one draw from torch's generator."""
     return int(zeros(dtype=torch.int64).random_(0, 2**31))
 
 
 def key_at(key: int, depth: int) -> int:
-    """The key of one stage of a chain."""
+    """Return the key of one stage of a chain."""
     return (key + DEPTH_STEP * depth) & WORD
 
 
 def threshold(p: float) -> int:
-    """A position is dropped if its hash lies below this."""
+    """Return the hash below which a position is dropped."""
     return int(p * 2**32 + 0.5)
 
 
 def keep_mask(shape: tuple[int, int], p: float, key: int, device: torch.device | str = "cpu") -> Tensor:
-    """True (B, n) where dropout keeps the entry."""
+    """Return a mask (B, n), True where dropout keeps the entry."""
     word = torch.arange(shape[0] * shape[1], device=device) ^ key
     for shift, factor in ROUNDS:
         word = ((word ^ (word >> shift)) * factor) & WORD
@@ -42,17 +42,17 @@ def keep_mask(shape: tuple[int, int], p: float, key: int, device: torch.device |
 
 
 def keep_scale(p: float) -> float:
-    """What kept entries are multiplied by, so that the expectation stays."""
+    """Return the factor of kept entries, which keeps the expectation."""
     return 1 / (1 - p) if p < 1 else 0.0
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """x (B, n) with a share p of its entries dropped and the others scaled, under a new key."""
+    """Return x (B, n) with entries dropped with probability p and the others scaled, under a new key."""
     return Dropout.apply(x, p, draw_key())
 
 
 class Dropout(torch.autograd.Function):
-    """The node; its backward pass draws the mask again rather than keep it."""
+    """Dropout as an autograd function, whose backward pass draws the mask again rather than save it."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, p: float, key: int) -> Tensor:
@@ -66,7 +66,7 @@ class Dropout(torch.autograd.Function):
 
 
 def masked(x: Tensor, p: float, key: int) -> Tensor:
-    """x (B, n) times mask and scale: by kernel where one can read it."""
+    """Return x (B, n) times mask and scale, by kernel where it supports x."""
     if not uses_kernel(x):
         return x * (keep_mask((x.shape[0], x.shape[1]), p, key, x.device).to(x.dtype) * keep_scale(p))
     out = torch.empty_like(x)

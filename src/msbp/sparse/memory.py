@@ -7,10 +7,13 @@ state_dict, so that weights load into models with and without memory; `m` and `l
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from numbers import Real
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+
+from .sparsifiers import SPARSIFIERS
 
 
 class GradientMemory(nn.Module, ABC):
@@ -23,22 +26,25 @@ class GradientMemory(nn.Module, ABC):
         if not 0 <= gamma <= 1:
             raise ValueError(f"memory ratio gamma must be in [0, 1], got {gamma}")
         self.gamma = gamma
-        self.register_buffer("m", torch.zeros(rows, out_features), persistent=False)
+        m = torch.zeros(rows, out_features, dtype=torch.float32, device="cpu")  # not torch's defaults
+        self.register_buffer("m", m, persistent=False)
 
     @abstractmethod
     def estimate(self, grad_h: Tensor, sparsifier: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        """The estimated gradient g (B, n) and the memory that follows it, not stored yet."""
+        """Return the estimated gradient g (B, n) and the memory after it, not stored yet."""
 
     def on(self, tensor: Tensor, width: int) -> Tensor:
         """Return m on the device and of the type of a tensor, moved there if it is not; from meta it is zero.
 
-        RuntimeError if m is not of this width.
+        RuntimeError if m is not of this width or kind.
         """
         m: Any = self._buffers["m"]  # nn.Module's own access takes a microsecond
-        if m.shape[-1] != width:
+        shape = m.shape
+        if len(shape) != 2 or shape[1] != width or not self._fits(shape[0]):
             raise RuntimeError(
-                f"the gradient memory has width {m.shape[-1]}, and the layer has {width} outputs by now: "
-                "convert a model after its layers are resized, or give the layer a new `memory`"
+                f"the {type(self).__name__} of a layer with {width} outputs has shape {tuple(shape)}: "
+                "where a layer was resized, call msbp.sparse.revert(model) and convert anew, or give "
+                "the layer a new `memory`"
             )
         if m.dtype is not tensor.dtype or m.device != tensor.device:
             like: Any = {"device": tensor.device, "dtype": tensor.dtype}
@@ -57,14 +63,14 @@ class GradientMemory(nn.Module, ABC):
         return self
 
     def store(self, m: Tensor) -> None:
-        """Replace the memory by the one that `estimate` returned."""
+        """Replace the memory by one that `estimate` returned."""
         if m.shape == self.m.shape:
             self.m.copy_(m)
         else:
             self.m = m.detach().clone()
 
     def load(self, m: Tensor) -> None:
-        """Put back a memory that was saved; ValueError if it belongs to another width or kind."""
+        """Load a saved memory; ValueError if it is of another width or kind."""
         if m.dim() != 2 or m.shape[1] != self.m.shape[1] or not self._fits(len(m)):
             raise ValueError(
                 f"{type(self).__name__} of width {self.m.shape[1]} got a memory of shape {tuple(m.shape)}; "
@@ -80,7 +86,7 @@ class GradientMemory(nn.Module, ABC):
 
 
 class SharedMemory(GradientMemory):
-    """One vector for the batch: every example carries it, and the mean of what they leave is the next."""
+    """One vector for the batch: every example adds it, and the mean of their remainders is the next."""
 
     def estimate(self, grad_h: Tensor, sparsifier: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         carried = grad_h + self.m  # ∂ℓ/∂h + m
@@ -89,7 +95,7 @@ class SharedMemory(GradientMemory):
 
 
 class SlotMemory(GradientMemory):
-    """One vector for each place in the batch, grown as needed; a short batch leaves the other slots alone."""
+    """One vector for each index in the batch, grown as needed; a short batch leaves the other slots alone."""
 
     def __init__(self, out_features: int, gamma: float, rows: int = 0):
         super().__init__(out_features, gamma, rows)
@@ -123,3 +129,30 @@ MEMORIES: dict[str, type[GradientMemory]] = {
     "per_slot": SlotMemory,
     "sequential": SequentialMemory,
 }
+BIAS_GRADIENTS = {"sparse": False, "full": True}  # whether ∂ℓ/∂b sums ∂ℓ/∂h rather than g
+
+
+def check_choices(gamma: float, memory: str, selection: str, bias_gradient: str) -> None:
+    """ValueError unless gamma is in range and the options are known and compatible."""
+    if not (is_number(gamma) and 0 <= gamma <= 1):
+        raise ValueError(
+            f"memory ratio gamma must be a number in [0, 1], got {gamma!r}; 0 is SBP, without memory"
+        )
+    known: list[tuple[str, str, dict[str, Any]]] = [
+        ("memory", memory, MEMORIES),
+        ("selection", selection, SPARSIFIERS),
+        ("bias", bias_gradient, BIAS_GRADIENTS),
+    ]
+    for what, got, choices in known:
+        if got not in choices:
+            raise ValueError(f"unknown {what} {got!r}: choose from {', '.join(choices)}")
+    if memory == "sequential" and selection == "unified":
+        raise ValueError(
+            "memory=sequential passes from example to example, but selection=unified needs the whole "
+            "batch at once; choose another memory, or selection=per_example"
+        )
+
+
+def is_number(value: object) -> bool:
+    """Return True for a real number, and False for a bool."""
+    return isinstance(value, Real) and not isinstance(value, bool)

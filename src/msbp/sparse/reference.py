@@ -1,4 +1,4 @@
-"""Algorithms 1 and 2 of the paper as printed, one example at a time: what the fast code must equal.
+"""Algorithms 1 and 2 of the paper as printed, one example at a time: the reference of the fast code.
 
 Slow on purpose; any dtype and device. Letters: B batch, i in_features, n out_features, k kept.
 The paper treats one example. For a mini-batch a choice is needed wherever two examples could share something:
@@ -19,7 +19,7 @@ from torch import Tensor
 
 
 def largest(v: Tensor, k: int) -> list[int]:
-    """The indices of the k largest magnitudes of v (n), ties to the lowest index."""
+    """Return the indices of the k largest magnitudes of v (n), ties to the lowest index."""
     magnitudes = v.abs().tolist()
     return sorted(range(len(v)), key=lambda j: (-magnitudes[j], j))[:k]
 
@@ -32,7 +32,7 @@ def only(v: Tensor, columns: list[int]) -> Tensor:
 
 
 def top_k(v: Tensor, k: int) -> Tensor:
-    """v (n) with all but its k largest magnitudes set to zero (Definition 4)."""
+    """Return v (n) with all but its k largest magnitudes set to zero (Definition 4)."""
     return only(v, largest(v, k))
 
 
@@ -92,7 +92,7 @@ class Unit:
         return grad_weight, (g if self.bias_gradient == "sparse" else grad_h).sum(0), grad_x
 
     def estimate(self, grad_h: Tensor) -> Tensor:
-        """The estimated gradient g (B, n), example after example; `carried` keeps what it was chosen from."""
+        """Return the estimated gradient g (B, n), example after example; `carried` is ∂ℓ/∂h + m."""
         g, self.carried = torch.zeros_like(grad_h), torch.zeros_like(grad_h)
         for b, columns in enumerate(self.selected(grad_h)):
             self.carried[b] = carried = grad_h[b] + self.recall(b)
@@ -104,11 +104,11 @@ class Unit:
         return g
 
     def recall(self, b: int) -> Tensor:
-        """The m (n) that the b-th example adds; it is zero before training begins."""
+        """Return the m (n) that the b-th example adds; it is zero before training begins."""
         return self.m.get(b if self.memory == "per_slot" else 0, torch.zeros_like(self.weight[:, 0]))
 
     def selected(self, grad_h: Tensor) -> list[list[int] | None]:
-        """For each example the columns fixed beforehand, if any."""
+        """Return for each example the columns fixed beforehand, or None."""
         if self.selection == "per_example":
             return [None] * len(grad_h)
         carried = torch.stack([row + self.recall(b) for b, row in enumerate(grad_h)])

@@ -12,12 +12,12 @@ Sparsifier = Callable[[Tensor, int], Tensor]
 
 
 def entries_kept(r: float, out_features: int) -> int:
-    """k, the number of entries that a sparse ratio r keeps of a layer's width: at least one."""
+    """Return k, the number of entries that a sparse ratio r keeps of a layer's width: at least one."""
     return max(1, round(r * out_features))
 
 
 def largest(magnitude: Tensor, k: int) -> Tensor:
-    """Indices (..., k) of the k largest entries along the last dimension; ties go to the lowest index."""
+    """Return indices (..., k) of the k largest entries of the last dimension, ties to the lowest index."""
     width = magnitude.shape[-1]
     if not 1 <= k <= width:
         raise ValueError(f"k must lie between 1 and the width {width}, got {k}")
@@ -26,17 +26,17 @@ def largest(magnitude: Tensor, k: int) -> Tensor:
 
 
 def top_k(v: Tensor, k: int) -> Tensor:
-    """The k entries of largest magnitude of each row (the paper's top_k), zeros elsewhere."""
+    """Keep the k entries of largest magnitude of each row (the paper's top_k), zeros elsewhere."""
     return kept(v, v.abs(), k)
 
 
 def unified_top_k(v: Tensor, k: int) -> Tensor:
-    """The same k columns for the whole batch, by the largest sum of magnitudes (meProp's unified top-k)."""
+    """Keep the same k columns for the batch, those of largest sums of magnitudes (meProp's unified top-k)."""
     return kept(v, v.abs().sum(dim=0, keepdim=True), k)
 
 
 def kept(v: Tensor, magnitude: Tensor, k: int) -> Tensor:
-    """v where magnitude, of as many rows or one for all, is among the k largest of its row; else zeros."""
+    """Return v where magnitude, of as many rows or one for all, is among the k largest of its row; else 0."""
     chosen = torch.zeros_like(magnitude, dtype=torch.bool).scatter_(-1, largest(magnitude, k), True)
     return v.where(chosen, 0)
 

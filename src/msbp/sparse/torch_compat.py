@@ -1,5 +1,5 @@
-"""Names of torch that are not public, each with its reason and a fallback; and a base class that keeps
-converted layers right under torch's compilers and tracers.
+"""Private names of torch, each with its reason and a fallback; the base class of converted layers, which
+keeps them right under torch's compilers and tracers.
 """
 
 import ctypes
@@ -23,12 +23,14 @@ def private(path: str, fallback: Any) -> Any:
         return fallback
 
 
-# Whether torch.jit.trace is at work: it must record the plain layer.
+# torch.jit.trace's state, or None: it has to record the plain layer.
 jit_tracing = private("torch:_C._get_tracing_state", lambda: torch.jit.is_tracing() or None)
 # The innermost transform of torch.func, or None: tensors inside are wrappers without memory of their own,
 # whose address torch refuses to give.
 transforming = private("torch:_C._functorch.peek_interpreter_stack", lambda: None)
-# Whether an optimizer's step is to be recorded; the public profiler classes cost microseconds to ask.
+# True while torch.export is at work: it must record the plain layer, too. torch 2.6 tells less exactly.
+exporting = private("torch:compiler.is_exporting", torch.compiler.is_compiling)
+# True if an optimizer's step has to be recorded; the public profiler classes take microseconds to ask.
 profiling = private("torch:autograd._profiler_enabled", lambda: True)
 # Hooks on all modules and on all optimizers: where there are any, or torch does not say, modules and steps
 # are run one by one.
@@ -112,8 +114,8 @@ def _skip(code: CodeType) -> None:
 class Converted(nn.Module):
     """A layer that stands for one of torch's, `plain`; it goes before that in the list of bases.
 
-    torch.compile and torch.fx call it as a whole; torch.jit.trace and a vmap without gradients take the plain
-    forward pass; torch.jit.script and gradients by torch.func are refused.
+    torch.compile and torch.fx call it as a whole; torch.export, torch.jit.trace and a vmap without gradients
+    take the plain forward pass; torch.jit.script and gradients by torch.func are refused.
     """
 
     plain: type[nn.Module]
@@ -133,7 +135,7 @@ class Converted(nn.Module):
         self.__class__ = self.plain  # type: ignore[assignment]
 
     def _instead(self, x: Any, *others: Any, **named: Any) -> Any:
-        """Return the output that a tool gets in place of the layer's own."""
+        """Return the output for a tracer or transform."""
         if isinstance(x, fx.Proxy) and x.tracer.root is not self:  # type: ignore[attr-defined]
             path: Any = x.tracer.path_of_module(self)  # type: ignore[attr-defined]
             return x.tracer.create_proxy("call_module", path, (x, *others), named)
@@ -151,7 +153,7 @@ def eager_forward(forward: Callable) -> Any:
     @functools.wraps(forward)
     def run(self: Any, input: Any, *others: Any, **named: Any) -> Any:  # the name in torch's layers
         traced = jit_tracing() is not None or transforming() is not None
-        if traced or (type(input) is not Tensor and isinstance(input, fx.Proxy)):
+        if traced or (type(input) is not Tensor and (isinstance(input, fx.Proxy) or exporting())):
             return self._instead(input, *others, **named)
         return forward(self, input, *others, **named)
 

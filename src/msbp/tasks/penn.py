@@ -4,6 +4,7 @@ NLTK's sample.
 
 from __future__ import annotations
 
+import logging
 import re
 import zipfile
 from collections import Counter
@@ -24,6 +25,7 @@ NLTK_DATA = "https://raw.githubusercontent.com/nltk/nltk_data/5db857e6f7df11eabb
 SAMPLE = NLTK_DATA + "packages/corpora/treebank.zip"
 SAMPLE_FILES = range(1, 200)
 SAMPLE_MD5 = "23b0db3d094c6cd1141545bc93c39d82"  # of its .mrg files, one after the other
+log = logging.getLogger(__name__)
 Part = str | int  # an unquoted 22 on a command line is a number
 
 
@@ -32,16 +34,19 @@ def read_mrg(path: Path | str) -> list[Tree]:
 
     Only brackets delimit trees; line breaks and blank lines are white space. Raises TreebankError.
     """
-    trees = []
+    trees, empty = [], 0
     for tree in _trees(path):
         full = _without_empty(tree)
         if full is None:
+            empty += 1
             continue
         while not full.label and len(full.children) == 1:
             full = full.children[0]
         trees.append(full)
     if not trees:
         raise TreebankError(f"{path}:1: no tree with a word in the whole file")
+    if empty:
+        log.info("%s: left out %d trees of empty elements alone", path, empty)
     return trees
 
 

@@ -1,6 +1,7 @@
 """Checkpoints: all that a run needs to resume bit for bit, in one file that is whole or absent."""
 
 import io
+import math
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ..files import written_whole
 from ..record import different, signature
@@ -24,19 +25,22 @@ class Checkpoint:
     """State of one request on disk, with its configuration; that of another request is refused.
 
     conditions: returns what times depend on besides the configuration, at each save.
-    resume: file to start from as long as path does not exist.
+    resume: file to start from as long as path does not exist; trainer.epochs may be more than its own.
+    data_digest: that of the data; of other data nothing is resumed. Empty if it is not known.
     """
 
     path: Path
     settings: Mapping[str, Any]
     conditions: Callable[[], dict[str, Any]] = dict
     resume: Path | None = None
+    data_digest: str = ""
     earlier: list[dict[str, Any]] = field(default_factory=list, init=False)  # conditions before a resume
 
     def save(self, state: Mapping[str, Any]) -> None:
         """Replace the checkpoint; a kill or a full disk leaves the one before. OSError names the file."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        put({"format": FORMAT, "settings": self.settings, "conditions": self.met(), **state}, self.path)
+        own = {"format": FORMAT, "settings": self.settings, "data_digest": self.data_digest}
+        put({**own, "conditions": self.met(), **state}, self.path)
 
     def load(self) -> dict[str, Any] | None:
         """Return the saved state, None if there is none; ValueError if it is damaged or another request's."""
@@ -45,16 +49,29 @@ class Checkpoint:
             return None
         state = read(path, self._remedy())
         with whole(path, self._remedy()):
-            same = self._key(state["settings"]) == self._key(self.settings)
-            earlier = [dict(conditions) for conditions in state["conditions"]]
+            theirs, digest = state["settings"], state.get("data_digest", "")
+            ours = self._with_epochs_of(theirs) if path == self.resume else self.settings
+            same = self._key(theirs) == self._key(ours)
+            self.earlier = [dict(conditions) for conditions in state["conditions"]]
         if not same:
-            theirs = different(self.settings, state["settings"]) or [f"seed: {state['settings'].get('seed')}"]
+            keys = different(ours, theirs) or [f"seed: {theirs.get('seed')}"]
             raise ValueError(
-                f"{path} is the checkpoint of another run ({'; '.join(theirs)}): resume it with its own "
+                f"{path} is the checkpoint of another run ({'; '.join(keys)}): resume it with its own "
                 "settings, or move it away to start this run from scratch"
             )
-        self.earlier = earlier
+        if digest and self.data_digest and digest != self.data_digest:
+            raise ValueError(
+                f"{path} is of other data (digest {digest}, not {self.data_digest}): point paths.data at its "
+                "own, or move it away to start this run from scratch"
+            )
         return state
+
+    def _with_epochs_of(self, theirs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the settings with the fewer epochs of a checkpoint that is trained on."""
+        trainer, epochs = dict(self.settings.get("trainer", {})), theirs.get("trainer", {}).get("epochs")
+        if isinstance(epochs, int) and epochs < trainer.get("epochs", 0):
+            return {**self.settings, "trainer": trainer | {"epochs": epochs}}
+        return self.settings
 
     def restore(self, take: Callable[[dict[str, Any]], None]) -> bool:
         """Call take with the saved state; return False if there is none. ValueError if it is not whole."""
@@ -77,8 +94,12 @@ class Checkpoint:
             "it went on with other threads" if key == "threads" else f"it went on with another {key}"
             for key in sorted(changed - {"alone"})
         ]
-        met_another = not all(conditions.get("alone") for conditions in met)
-        return told + ["it met another run on its outputs folder"] * met_another
+        alone = {conditions.get("alone") for conditions in met}
+        if False in alone:
+            told.append("it met another run on its outputs folder")
+        elif alone != {True}:
+            told.append("its outputs folder has no file locks, so that other runs are not seen")
+        return told
 
     def keep(self, folder: Path) -> None:
         """Copy the checkpoint to a folder: this run's, or the finished one that it resumed."""
@@ -182,8 +203,14 @@ def capture(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any
     }
 
 
-def restore(state: Mapping[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Set what `capture` returned."""
+def restore(
+    state: Mapping[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer, steps: int | None = None
+) -> None:
+    """Set what `capture` returned; ValueError names the field that cannot be of a run of so many steps."""
+    for key in not_finite({part: state[part] for part in ("model", "memories", "optimizer")}):
+        raise ValueError(f"{key} is not finite")
+    if steps is not None:
+        _check_optimizer(state["optimizer"], optimizer, steps)
     model.load_state_dict(state["model"])
     for name, memory in memories(model).items():
         memory.load(state["memories"][name])
@@ -191,3 +218,32 @@ def restore(state: Mapping[str, Any], model: nn.Module, optimizer: torch.optim.O
     torch.set_rng_state(state["rng"])
     if state["cuda_rng"]:
         torch.cuda.set_rng_state_all(state["cuda_rng"])
+
+
+def not_finite(tree: Any, key: str = "") -> Iterator[str]:
+    """Yield the dotted keys of numbers and tensors in nested containers that are not all finite."""
+    if isinstance(tree, Mapping):
+        for name, value in tree.items():
+            yield from not_finite(value, f"{key}.{name}" if key else str(name))
+    elif isinstance(tree, list | tuple):
+        for number, value in enumerate(tree):
+            yield from not_finite(value, f"{key}[{number}]")
+    elif isinstance(tree, float) and not math.isfinite(tree):
+        yield key
+    elif isinstance(tree, Tensor) and tree.is_floating_point() and not torch.isfinite(tree).all():
+        yield key
+
+
+def _check_optimizer(kept: Mapping[str, Any], optimizer: torch.optim.Optimizer, steps: int) -> None:
+    """Raise ValueError for shapes or counts of steps that would lead a kernel out of its arrays."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for index, state in kept["state"].items():
+        shape = parameters[index].shape
+        shapes = dict.fromkeys(("exp_avg", "exp_avg_sq", "momentum_buffer"), shape) | {"last_step": shape[:1]}
+        for name, value in state.items():
+            key, counts = f"optimizer.state[{index}].{name}", torch.as_tensor(value)
+            if isinstance(value, Tensor) and value.shape != shapes.get(name, value.shape):
+                raise ValueError(f"{key} has the shape {tuple(value.shape)}, its parameter {tuple(shape)}")
+            counted = name == "step" or not counts.is_floating_point()
+            if counted and counts.numel() and not 0 <= counts.min() <= counts.max() <= steps:
+                raise ValueError(f"{key} is not within the {steps} steps of the run")

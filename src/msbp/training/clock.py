@@ -1,5 +1,6 @@
 """Seconds per phase of training; work outside of phases is not timed."""
 
+import math
 import time
 from collections.abc import Callable
 
@@ -67,5 +68,10 @@ class Clock:
         return self._seconds | {"processor": self._worked}
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        self._seconds = {phase: float(state[phase]) for phase in PHASES}
-        self._worked = float(state["processor"])
+        """Set what `state_dict` returned; ValueError names seconds that are none."""
+        seconds = {name: float(state[name]) for name in (*PHASES, "processor")}
+        for name, spent in seconds.items():
+            if not 0 <= spent < math.inf:
+                raise ValueError(f"clock.{name} is {spent}")
+        self._worked = seconds.pop("processor")
+        self._seconds = seconds

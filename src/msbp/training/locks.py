@@ -3,10 +3,12 @@
 All by flock on files in the outputs folder: a lock ends with its process, however that ends.
 """
 
+import errno
 import fcntl
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -15,6 +17,7 @@ from ..files import drop_parts, naming, written_whole
 from ..record import NAME
 
 log = logging.getLogger(__name__)
+NO_LOCKS = errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL  # of file systems
 
 
 @contextmanager
@@ -28,7 +31,7 @@ def request(checkpoints: Path, key: str, *, again: bool) -> Iterator[Path]:
     name, place = key, 1
     while True:
         with open(checkpoints / f"{name}.lock", "ab") as lock:
-            if not held(lock, wait=False):
+            if held(lock, wait=False) is False:
                 if again:
                     place += 1
                     name = f"{key}.{place}"
@@ -40,12 +43,16 @@ def request(checkpoints: Path, key: str, *, again: bool) -> Iterator[Path]:
             return
 
 
-def held(lock: IO[bytes], *, wait: bool, shared: bool = False) -> bool:
-    """Take the lock; return False if another process has it and wait is False."""
+def held(lock: IO[bytes], *, wait: bool, shared: bool = False) -> bool | None:
+    """Take the lock; return False if another process has it and wait is False, None if there are no locks."""
     try:
         fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         return False
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        return None
     return True
 
 
@@ -57,7 +64,7 @@ def run_folder(folder: Path, files: dict[str, bytes]) -> Iterator[None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "train.log", "ab") as lock:
-        free = held(lock, wait=False) and not (folder / NAME).exists()
+        free = held(lock, wait=False) is not False and not (folder / NAME).exists()
         there = [name for name in files if (folder / name).exists()]
         if not free or any((folder / name).read_bytes() != files[name] for name in there):
             raise FileExistsError(
@@ -91,9 +98,22 @@ class Log(logging.FileHandler):
             super().close()
 
 
+def drop_abandoned(outputs: Path, files: Mapping[str, bytes]) -> None:
+    """Delete the folders of runs without a record and without a process that have these files, or none."""
+    for folder in (*outputs.glob("runs/*"), *outputs.glob("sweeps/*/*")):
+        with suppress(OSError):
+            folder.rmdir()  # empty
+        if (folder / NAME).exists() or not (folder / "train.log").exists():
+            continue
+        if all((folder / name).exists() and (folder / name).read_bytes() == files[name] for name in files):
+            with open(folder / "train.log", "ab") as lock:
+                if held(lock, wait=False):
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
 @contextmanager
-def company(folder: Path) -> Iterator[Callable[[], bool]]:
-    """Detect other runs; yield a function that returns whether this one was alone so far.
+def company(folder: Path) -> Iterator[Callable[[], bool | None]]:
+    """Detect other runs; yield a function that returns whether this one was alone so far, None if unknown.
 
     Runs meet if one begins while the other is running; they are seen through their outputs folder.
     """
@@ -101,7 +121,13 @@ def company(folder: Path) -> Iterator[Callable[[], bool]]:
     latest = folder / "latest"
     with open(folder / "running.lock", "ab") as running:
         with open(folder / "starting.lock", "ab") as turn:
-            held(turn, wait=True)  # trading one kind of lock for the other is not atomic: one run at a time
+            if held(turn, wait=True) is None:
+                log.warning(
+                    "%s cannot be locked: equal requests may run twice, times do not compare", turn.name
+                )
+                yield lambda: None
+                return
+            # trading one kind of lock for the other is not atomic: one run at a time
             alone = held(running, wait=False)
             held(running, wait=True, shared=True)
             with naming(latest):

@@ -34,6 +34,7 @@ class Screen(Console):
 
 
 console = Screen(soft_wrap=True)
+_name = ""
 
 
 class ToConsole(logging.Handler):
@@ -46,9 +47,17 @@ class ToConsole(logging.Handler):
             self.handleError(record)
 
 
+def name_job(name: str) -> None:
+    """Name this process's run in its lines, where several processes have one console."""
+    global _name
+    _name = name
+
+
 def job() -> str:
-    """Return the number of a sweep's job, where several processes have one console."""
-    return f"#{HydraConfig.get().job.num}  " if worker() and HydraConfig.initialized() else ""
+    """Return the beginning of a line: number and name of a sweep's job where several have one console."""
+    if not (worker() and HydraConfig.initialized()):
+        return ""
+    return f"#{HydraConfig.get().job.num} {_name}{_name and ': '}"
 
 
 def worker() -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 from torch import nn
@@ -19,6 +19,7 @@ from .. import record
 from ..config import Name, Options, Paths, build, check
 from ..methods import Method
 from ..tasks.base import Task
+from .checkpoint import not_finite
 from .trainer import Trainer
 
 
@@ -70,9 +71,14 @@ class Request:
     def of(cls, cfg: DictConfig) -> "Request":
         """Return the request of a configuration; ValueError names wrong keys, before any work."""
         options = TrainOptions.of(cfg)
+        for key in not_finite(record.settings(cfg)):
+            raise ValueError(f"{key} must be finite, got {OmegaConf.select(cfg, key)}")
         check(cfg.model)
         parts = {part: build(cfg[part]) for part in ("task", "method", "trainer", "optimizer")}
         _try_out(parts["optimizer"])
+        for part in ("task", "model", "method"):
+            if not str(cfg[part].get("name", "")).strip():
+                raise ValueError(f"{part}.name must not be empty; leave it out for its own")
         resume = None if options.resume is None else Path(options.resume)
         return cls(cfg, options.seed, Path(options.paths.outputs), resume, **parts)
 
@@ -92,9 +98,13 @@ class Request:
 
 
 def _try_out(make: Callable[..., Any]) -> None:
-    """Raise ValueError unless make takes parameters and returns an optimizer."""
+    """Raise ValueError unless make returns an optimizer that can make a step."""
+    parameter = nn.Parameter(torch.zeros(1))
+    parameter.grad = torch.zeros(1)
     try:
-        made = make([nn.Parameter(torch.zeros(1))])
+        made = make([parameter])
+        if isinstance(made, torch.optim.Optimizer):
+            made.step()
     except Exception as error:  # options of any class that a user may name
         raise ValueError(f"optimizer: {error}") from error
     if not isinstance(made, torch.optim.Optimizer):

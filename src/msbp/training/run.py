@@ -2,12 +2,15 @@
 
 import copy
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from typing import Any
 
+import pydantic.dataclasses
 import torch
+from pydantic import ConfigDict, NonNegativeInt
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -15,45 +18,50 @@ from ..methods import Method
 from ..record import HYPOTHESES
 from ..sparse import backward
 from ..tasks.base import Batch, Score, Splits, Task
-from .checkpoint import capture, restore
+from .checkpoint import capture, not_finite, restore
 from .clock import Clock
 
+DIVERGED = "diverged.json"  # in the folder of a run that did, in place of a record
 WARM_UP = 5  # steps
 OWN = 0.9  # share of processor time in phases below which other processes were running
 Clip = Callable[[Iterable[Tensor]], Any]
 
 
-@dataclass
+class Diverged(FloatingPointError):
+    """Training whose loss, gradients, weights or scores are not finite, the step where this was found."""
+
+    def __init__(self, epoch: int, step: int, reason: str):
+        super().__init__(
+            f"training diverged in epoch {epoch}, step {step}: {reason}; "
+            "a smaller optimizer.lr or method.gamma may help"
+        )
+        self.epoch, self.step, self.reason = epoch, step, reason
+
+
+@pydantic.dataclasses.dataclass(config=ConfigDict(strict=True, extra="forbid", allow_inf_nan=False))
 class State:
     """Progress of a run: all that changes in training beside model, optimizer, random state and clock."""
 
-    epoch: int = 0
-    step: int = 0  # of the whole run
-    step_in_epoch: int = 0
+    epoch: NonNegativeInt = 0
+    step: NonNegativeInt = 0  # of the whole run
+    step_in_epoch: NonNegativeInt = 0
     losses: float = 0.0  # sum over this epoch
-    labels: int = 0  # of the whole run
+    labels: NonNegativeInt = 0  # of the whole run
     history: list[dict[str, Any]] = field(default_factory=list)
     metric_signature: str = ""
     texts: list[str] = field(default_factory=list)  # outputs on test in the best epoch, where they are text
     watched: list[dict[str, Any]] = field(default_factory=list)
 
-    @classmethod
-    def of(cls, kept: dict[str, Any]) -> "State":
-        """Return the state that `asdict` gave; ValueError names fields of other types."""
-        wrong = [name for name, value in kept.items() if type(value) is not type(getattr(cls(), name))]
-        if wrong:
-            raise ValueError(f"state of the wrong type: {', '.join(wrong)}")
-        return cls(**kept)
+    def __post_init__(self) -> None:
+        if len(self.history) != self.epoch or any(row.get("dev") is None for row in self.history):
+            raise ValueError("history has not one row an epoch")
+        if self.step_in_epoch > self.step:
+            raise ValueError("step_in_epoch is larger than step")
 
     def count(self, loss: float, labels: int) -> None:
-        """Count a step; FloatingPointError if its loss is not finite."""
+        """Count a step."""
         self.step, self.step_in_epoch, self.losses = self.step + 1, self.step_in_epoch + 1, self.losses + loss
         self.labels += labels
-        if not math.isfinite(loss):
-            raise FloatingPointError(
-                f"the loss is {loss} in epoch {self.epoch + 1}, step {self.step}: training diverged; "
-                "a smaller optimizer.lr or method.gamma may help"
-            )
 
     @property
     def loss(self) -> float:
@@ -100,14 +108,20 @@ class Run:
         with self.clock("forward"):
             self.method.before_step(self.state.step)
             loss = self.task.loss(self.model, batch)
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise self._diverged(f"the loss is {value}", self.state.step + 1)
         with self.clock("backward"):
-            backward(loss)
+            try:
+                backward(loss)
+            except FloatingPointError as error:
+                raise self._diverged(str(error), self.state.step + 1) from error
         with self.clock("update"):
             if clip:
                 clip(self.model.parameters())
             self.optimizer.step()
             self.optimizer.zero_grad()
-        self.state.count(float(loss.detach()), labels(batch))
+        self.state.count(value, labels(batch))
         return True
 
     def warm_up(self, clip: Clip | None) -> None:
@@ -116,12 +130,16 @@ class Run:
             model, method = copy.deepcopy((self.model, self.method))  # a method may hold layers of the model
             twin = replace(self, model=model.train(), method=method, clock=Clock(), state=State())
             batches = islice(twin.batches(), WARM_UP)
-            while twin.step(batches, clip):
-                pass
+            with suppress(Diverged):  # the run itself will say in which step
+                while twin.step(batches, clip):
+                    pass
 
     def end_epoch(self, last: bool) -> dict[str, Any]:
         """Score dev, and test in the best and last epochs; return the epoch's row of the history."""
+        self._check_finite()
         state, dev = self.state, self.score(self.splits.dev)
+        if not math.isfinite(dev.value):
+            raise self._diverged(f"{self.task.metric} on dev is {dev.value}", state.step)
         better = all(dev.value > row["dev"] for row in state.history)
         test = self.score(self.splits.test) if better or last else None
         if test and better:
@@ -167,21 +185,42 @@ class Run:
         shared = self.device.type == "cpu" and share < OWN
         return [f"it had {share:.0%} of its processor, {OWN:.0%} are needed"] * shared
 
-    def texts(self) -> dict[str, Sequence[str]]:
+    def texts(self) -> Mapping[str, Sequence[str]]:
         """Return lines to keep beside the record, by file name: the data's, and outputs on test."""
         return {**self.splits.keep, HYPOTHESES: self.state.texts}
 
     def capture(self) -> dict[str, Any]:
-        """Return all that the next step depends on."""
+        """Return all that the next step depends on; Diverged if some of it is not finite."""
+        self._check_finite()
         keep = {name: list(lines) for name, lines in self.splits.keep.items()}
         own = {"state": asdict(self.state), "clock": self.clock.state_dict(), "keep": keep}
         return own | capture(self.model, self.optimizer)
 
     def restore(self, kept: dict[str, Any]) -> None:
         """Set all that `capture` returned."""
-        restore(kept, self.model, self.optimizer)
+        self.state, self.resumed = State(**kept["state"]), True
         self.clock.load_state_dict(kept["clock"])
-        self.state, self.resumed = State.of(kept["state"]), True
+        restore(kept, self.model, self.optimizer, self.state.step)
+        if self.state.step and not self.optimizer.state and self._keeps_state():
+            raise ValueError("optimizer.state is empty")
+
+    def _keeps_state(self) -> bool:
+        """Return whether the optimizer has a state after a step."""
+        trial = nn.Parameter(torch.zeros(1))
+        trial.grad = torch.zeros(1)
+        optimizer = self.make_optimizer([trial])
+        optimizer.step()
+        return bool(optimizer.state)
+
+    def _check_finite(self) -> None:
+        """Raise Diverged if a weight, a memory or a number of the optimizer's state is not finite."""
+        parts = capture(self.model, self.optimizer)
+        parts["model"] = dict(self.model.named_parameters())  # buffers may hold an infinity on purpose
+        for key in not_finite({part: parts[part] for part in ("model", "memories", "optimizer")}):
+            raise self._diverged(f"{key} is not finite", self.state.step)
+
+    def _diverged(self, reason: str, step: int) -> Diverged:
+        return Diverged(self.state.epoch + 1, step, reason)
 
 
 def labels(batch: Batch) -> int:

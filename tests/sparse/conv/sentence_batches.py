@@ -1,6 +1,6 @@
 """Sentences of random words, and what a convolution with a maximum over time does to them, by loops.
 
-Letters: U distinct rows of x, E width, N places, B sentences, F maps, w window, R rows, k kept.
+Letters: U distinct rows of x, E width, N positions, B sentences, F channels, w window, R rows, k kept.
 """
 
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ E, F = 7, 12
 def sentences(seed: int, B: int = 5, U: int = 9, longest: int = 8, dtype=torch.float64) -> tuple[Tensor, ...]:
     """x (U, E), index (N), offsets (B + 1): one sentence is a single word; a sentence holds no word twice.
 
-    Equal windows of one sentence would tie, and which wins would hang on rounding.
+    Equal windows of one sentence would tie, and the argmax would depend on rounding.
     """
     random = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, longest + 1, (B,), generator=random)
@@ -54,7 +54,7 @@ class Naive:
         return self.weight.shape[2]
 
     def forward(self, x: Tensor, index: Tensor, offsets: Tensor) -> Tensor:
-        """z (B, F); keeps for each sentence and map the first place where its window did best."""
+        """z (B, F); keeps for each sentence and channel the first position of its largest window."""
         self.x, self.index, self.offsets = x, index, offsets
         self.best = [
             [max(self.windows(b), key=lambda p: (self.h(b, p, f), -p)) for f in range(F)] for b in self.all
@@ -66,16 +66,16 @@ class Naive:
     def backward(self, grad_z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """∂ℓ/∂W (F, 1, w, E), ∂ℓ/∂b (F), ∂ℓ/∂x (U, E); m moves on."""
         grad_w, grad_b, grad_x = (torch.zeros_like(t) for t in (self.weight, self.bias, self.x))
-        for (b, place), g in self.estimate(grad_z * self.on).items():
+        for (b, position), g in self.estimate(grad_z * self.on).items():
             for f in range(F):
                 grad_b[f] += g[f]
-                for j, row in self.words(b, place):
+                for j, row in self.words(b, position):
                     grad_w[f, 0, j] += g[f] * self.x[row]
                     grad_x[row] += g[f] * self.weight[f, 0, j]
         return grad_w, grad_b, grad_x
 
     def estimate(self, grad_h: Tensor) -> dict[tuple[int, int], Tensor]:
-        """g (F) by sentence and place."""
+        """g (F) by sentence and position."""
         if self.selection == "pooled":
             g = self.select({(b, b): grad_h[b] for b in self.all}, [[(b, b)] for b in self.all])
             spread = {
@@ -111,8 +111,8 @@ class Naive:
             else:
                 count = self.k * self.positions if self.selection == "per_example" else self.k
                 kept = torch.zeros(v.numel(), dtype=v.dtype)
-                places = largest(v.flatten(), min(count, v.numel()))
-                kept[places] = v.flatten()[places]
+                entries = largest(v.flatten(), min(count, v.numel()))
+                kept[entries] = v.flatten()[entries]
             g.update(zip(group, kept.view_as(v), strict=True))
         left = torch.stack([carried[key] - g[key] for key in rows])
         self.m = self.gamma * left.mean(0)
@@ -127,13 +127,15 @@ class Naive:
         return int(self.offsets.diff().max()) + self.window - 1
 
     def windows(self, b: int) -> range:
-        """Where the windows start that hold a word of sentence b; the first ones before it."""
+        """Positions at which the windows start that hold a word of sentence b; the first ones before it."""
         return range(int(self.offsets[b]) - self.window + 1, int(self.offsets[b + 1]))
 
     def words(self, b: int, start: int) -> list[tuple[int, int]]:
-        """The words in a window: where in the window each stands, and its row."""
-        places = range(max(start, int(self.offsets[b])), min(start + self.window, int(self.offsets[b + 1])))
-        return [(place - start, int(self.index[place])) for place in places]
+        """The words in a window: the offset of each in the window, and its row."""
+        positions = range(
+            max(start, int(self.offsets[b])), min(start + self.window, int(self.offsets[b + 1]))
+        )
+        return [(p - start, int(self.index[p])) for p in positions]
 
     def h(self, b: int, start: int, f: int) -> Tensor:
         products = [self.weight[f, 0, j] @ self.x[row] for j, row in self.words(b, start)]

@@ -15,7 +15,7 @@ import msbp
 SCRIPT = """
 import json, os, numpy
 from msbp.sparse.kernels import compile
-from msbp.sparse.kernels.rows import add
+from msbp.sparse.kernels.select import add
 
 row = numpy.ones(3)
 add(row, numpy.arange(3.0))

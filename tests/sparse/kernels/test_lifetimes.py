@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from msbp.bench.memory import peak_mib
+from msbp.bench.costs import peak_mib
 from msbp.optim import Adam
 from msbp.sparse import convert, cross_entropy, kernels, look_up
 

@@ -90,6 +90,11 @@ def test_rare_words_are_unknown_unless_they_have_a_vector(tmp_path):
     assert len(vectors) == splits.sizes["vocabulary"] == 5  # no birds
 
 
+def test_a_cutoff_that_makes_all_words_unknown_is_refused():
+    with pytest.raises(ValueError, match=r"task\.cutoff=2 makes every word unknown: .* lower it"):
+        tagging(cutoff=2).splits(0)
+
+
 def test_missing_vectors_are_an_error_with_the_way_out(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"task.vectors=null model.embedding=random"):
         tagging(vectors="glove_6b_100d", data=tmp_path).splits(0)
@@ -153,7 +158,7 @@ def test_the_order_depends_on_seed_and_epoch_alone():
 
 def test_the_sentences_of_a_batch_are_of_about_one_length():
     def spread(bucket: int) -> int:
-        """How far the longest sentences exceed the shortest beside them."""
+        """The words by which the longest sentences exceed the shortest of their batch."""
         batches = task.batches(train, 0, 0)
         return sum(len(sizes) - int((sizes == sizes[0]).sum()) for _, _, sizes, _ in batches)
 

@@ -74,7 +74,7 @@ class Copier(nn.Module):
 
 
 class Left:
-    """How many words are still to come in each row."""
+    """The number of words that each row still lacks."""
 
     def __init__(self, words):
         self.words = words
@@ -178,6 +178,13 @@ def test_words_are_lower_cased_by_key_and_rare_ones_unknown():
     few = task(min_count=2).splits(0)
     assert few.keep[SOURCE_WORDS] == [*SPECIAL, "b"] and few.keep[TARGET_WORDS] == [*SPECIAL, "zwei"]
     assert few.train.source.words.tolist() == [UNK, 4, UNK, 4]
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_min_count_that_makes_all_words_unknown_is_refused(side):
+    lines = (["a b c d"], ["a a a"]) if side == "source" else (["a a a"], ["a b c d"])
+    with pytest.raises(ValueError, match=rf"task\.min_count=2 makes every {side} word unknown: .* lower it"):
+        Translation("made", Given(train=lines, dev=lines, test=lines), 2, min_count=2).splits(0)
 
 
 def test_lines_are_translated_in_their_order_by_the_words_of_the_run():

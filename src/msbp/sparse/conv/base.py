@@ -1,30 +1,86 @@
-"""SparseConvolution: what convolutions share whose backward pass propagates part of ∂ℓ/∂h.
+"""SparseConvolution: the base of convolutions whose backward pass propagates k entries of ∂ℓ/∂h.
 
-Letters: B examples, F maps (out_channels), T positions of the output, R rows, k kept. A row is the gradient
-of all F maps at one position of one example; rows without any gradient take no part: they neither get memory
-nor leave any. The memory is one vector over the maps, shared by all positions as the weight is, for any T.
+Letters: B examples, F out_channels, T windows (positions of the output), R rows, k kept. A row is the
+gradient of all channels at one window of one example. Rows without any gradient are left out: no memory is
+added to them and none comes from them. The memory is one vector over the channels, shared by all windows as
+the weight is, for any T.
 """
 
+from collections.abc import Callable
 from functools import partial
-from typing import Self, cast
+from typing import NamedTuple, Self, cast
 
 import torch
 from torch import Tensor, nn
 
 from ..buffers import uses_kernel, zeros
-from ..choices import BIAS_GRADIENTS, check_choices
-from ..memory import MEMORIES, GradientMemory, SequentialMemory, SharedMemory
+from ..kernels.conv import keep_largest
+from ..memory import (
+    BIAS_GRADIENTS,
+    MEMORIES,
+    GradientMemory,
+    SequentialMemory,
+    SharedMemory,
+    check_choices,
+)
+from ..sparsifiers import top_k, unified_top_k
 from ..torch_compat import Converted
 from .patches import Entries, keep_entries
-from .selections import SELECTIONS, Selection, row_top_k
+
+
+def flat_top_k(v: Tensor, k: int, example: Tensor, windows: int) -> Tensor:
+    """Keep the k T largest of all F x T entries of each example (meProp-CNN), ties to the first window."""
+    sizes = example.bincount()
+    within = torch.arange(len(v), device=v.device) - (sizes.cumsum(0) - sizes)[example]
+    blocks = v.new_zeros(len(sizes), int(sizes.max()), v.shape[1])
+    blocks[example, within] = v
+    kept = largest_of_rows(blocks.flatten(1), min(k * windows, blocks[0].numel()))
+    return kept.view_as(blocks)[example, within]
+
+
+def row_top_k(v: Tensor, k: int, example: Tensor, windows: int) -> Tensor:
+    """Keep the k largest channels of each row."""
+    return largest_of_rows(v, k)
+
+
+def largest_of_rows(v: Tensor, k: int) -> Tensor:
+    """Return top_k of v (R, n), by kernel where it supports v."""
+    if not uses_kernel(v):
+        return top_k(v, k)
+    out = torch.empty_like(v)
+    keep_largest(v.numpy(), k, out.numpy())
+    return out
+
+
+def unified_channels(v: Tensor, k: int, example: Tensor, windows: int) -> Tensor:
+    """Keep the same k channels in all rows of the batch."""
+    return unified_top_k(v, k)
+
+
+class Selection(NamedTuple):
+    """A group of entries that compete: the sparsifier takes rows v (R, F), k, the example (R) of each row, T.
+
+    pooled: the entries after the maximum over time compete, not those before it.
+    """
+
+    sparsifier: Callable[..., Tensor]
+    pooled: bool = False
+
+
+SELECTIONS = {
+    "per_example": Selection(flat_top_k),
+    "per_position": Selection(row_top_k),
+    "pooled": Selection(row_top_k, pooled=True),
+    "unified": Selection(unified_channels),
+}
 
 
 class SparseConvolution(Converted):
-    """What sparse convolutions share: k of F maps, a selection, a memory; the choices are SparseLinear's.
+    """Base of sparse convolutions: k of F out_channels, a selection, a memory, options as SparseLinear's.
 
-    selection: per_example (k T of all F T entries of an example) | per_position (k of the F maps at each
-    position) | pooled (k of the F maxima over time; without a maximum, as per_position) | unified (the same k
-    maps for the batch).
+    selection: per_example (k T of all F T entries of an example) | per_position (k of the F channels at each
+    window) | pooled (k of the F maxima over time; without a maximum, as per_position) | unified (the same k
+    channels for the batch).
     """
 
     name = ""
@@ -48,7 +104,7 @@ class SparseConvolution(Converted):
         selection: str = "per_example",
         bias_gradient: str = "sparse",
     ) -> Self:
-        """Turn a layer into a sparse one in place: the same object, parameters, hooks and state_dict keys."""
+        """Make a layer sparse in place: the same object, parameters, hooks and state_dict keys."""
         check_choices(gamma, memory, selection, bias_gradient)
         sparse = cast(Self, convolution)
         sparse.__class__, sparse.name, sparse.k = cls, name, k
@@ -60,12 +116,12 @@ class SparseConvolution(Converted):
 
     @property
     def out_features(self) -> int:
-        """The width that k is a part of: the maps, whatever the number of positions."""
+        """Return the width that k is a part of: the channels, whatever the number of windows."""
         return self.out_channels
 
     @property
     def active(self) -> bool:
-        """Whether the backward pass is sparse at present: not if disabled, nor in evaluation mode."""
+        """Return True if the backward pass is sparse at present: enabled, and in training mode."""
         return self.enabled and self.training
 
     def reset_parameters(self) -> None:
@@ -76,57 +132,56 @@ class SparseConvolution(Converted):
             if self.memory is not None:
                 self.memory.clear()
 
-    def estimate(
-        self, grad_h: Tensor, example: Tensor, positions: int
-    ) -> tuple[Tensor, Tensor | None] | None:
+    def estimate(self, grad_h: Tensor, example: Tensor, windows: int) -> tuple[Tensor, Tensor | None] | None:
         """Return the gradient g that is propagated in place of rows of ∂ℓ/∂h (R, F), and the memory after it.
 
-        example (R) is the example of a row, in ascending order; positions is T. None if g is not finite.
+        example (R) is the example of a row, in ascending order; windows is T. None if g is not finite.
         """
         if self.memory is not None:
             self.memory.on(grad_h, grad_h.shape[1])
         if not len(grad_h):
             return grad_h, None
-        sparsifier = partial(self.selection.sparsifier, k=self.k, example=example, positions=positions)
+        k = min(self.k, grad_h.shape[1])
+        sparsifier = partial(self.selection.sparsifier, k=k, example=example, windows=windows)
         if self.memory is None:
             g, m = sparsifier(grad_h), None
         elif isinstance(self.memory, SequentialMemory):
-            g, m = self.example_by_example(grad_h, example, positions, self.memory)
+            g, m = self.example_by_example(grad_h, example, windows, self.memory)
         else:
             g, m = self.memory.estimate(grad_h, sparsifier)
         # a NaN or Inf is among the largest, so looking at g is enough
         return (g, m) if torch.isfinite(g).all() else None
 
     def example_by_example(
-        self, grad_h: Tensor, example: Tensor, positions: int, memory: SequentialMemory
+        self, grad_h: Tensor, example: Tensor, windows: int, memory: SequentialMemory
     ) -> tuple[Tensor, Tensor]:
-        """The same with a memory that passes from example to example, shared by the rows of each."""
+        """As estimate, with a memory that passes from example to example, shared by the rows of each."""
         m, estimates = memory.m, []
         for rows in grad_h.split(example.unique_consecutive(return_counts=True)[1].tolist()):
             carried, alone = rows + m, example.new_zeros(len(rows))  # ∂ℓ/∂h + m
-            estimates.append(self.selection.sparsifier(carried, self.k, alone, positions))
+            estimates.append(self.selection.sparsifier(carried, min(self.k, rows.shape[1]), alone, windows))
             m = memory.gamma * (carried - estimates[-1]).mean(0, keepdim=True)  # m ← γ(∂ℓ/∂h + m − g)
         return torch.cat(estimates), m
 
     def entries(
-        self, rows: Tensor, example: Tensor, place: Tensor, positions: int
+        self, rows: Tensor, example: Tensor, position: Tensor, windows: int
     ) -> tuple[Entries, Tensor | None] | None:
-        """Return the same as entries, for rows of ∂ℓ/∂h (R, F) at positions `place` (R)."""
+        """As estimate, with g as entries: of rows of ∂ℓ/∂h (R, F) whose windows start at `position` (R)."""
         memory = self.memory
         by_row = self.selection.sparsifier is row_top_k and (memory is None or type(memory) is SharedMemory)
         if by_row and len(rows) and uses_kernel(rows):
             F = rows.shape[1]
             m, gamma = (zeros(1, F), 0.0) if memory is None else (memory.on(rows, F), memory.gamma)
-            return keep_entries(rows, place, self.k, m, gamma)
-        estimated = self.estimate(rows, example, positions)
+            return keep_entries(rows, position, min(self.k, F), m, gamma)
+        estimated = self.estimate(rows, example, windows)
         if estimated is None:
             return None
         g, m_next = estimated
-        row, maps = g.nonzero(as_tuple=True)
-        return Entries(g[row, maps], maps, place[row]), m_next
+        row, channels = g.nonzero(as_tuple=True)
+        return Entries(g[row, channels], channels, position[row]), m_next
 
     def finish(self, m: Tensor | None) -> None:
-        """End a backward pass that went well: store the memory and count the step."""
+        """Store the memory and count the step, after a backward pass without error."""
         if m is not None and self.memory is not None:
             self.memory.store(m)
         self.step += 1

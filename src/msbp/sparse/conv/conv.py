@@ -1,6 +1,6 @@
 """SparseConv1d and SparseConv2d: torch's convolutions with a backward pass that propagates part of ∂ℓ/∂h.
 
-Letters: B examples, C channels in, F maps (out_channels), T positions of the output, R rows of ∂ℓ/∂h.
+Letters: B examples, C in_channels, F out_channels, T windows (positions of the output), R rows of ∂ℓ/∂h.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from torch.autograd.function import once_differentiable
 from ..buffers import uses_kernel
 from ..torch_compat import eager, eager_forward
 from .base import SparseConvolution
-from .grid import Grid
+from .patches import Grid
 
 
 class SparseConv1d(SparseConvolution, nn.Conv1d):
@@ -22,7 +22,7 @@ class SparseConv1d(SparseConvolution, nn.Conv1d):
 
     @eager_forward
     def forward(self, x: Tensor) -> Tensor:
-        """h (B, F, T) of x (B, C, L)."""
+        """Return h (B, F, T) of x (B, C, L)."""
         return convolve(self, x)
 
 
@@ -33,12 +33,12 @@ class SparseConv2d(SparseConvolution, nn.Conv2d):
 
     @eager_forward
     def forward(self, x: Tensor) -> Tensor:
-        """h (B, F, T', T'') of x (B, C, H, W)."""
+        """Return h (B, F, T', T'') of x (B, C, H, W)."""
         return convolve(self, x)
 
 
 def convolve(layer: SparseConv1d | SparseConv2d, x: Tensor) -> Tensor:
-    """The layer's output h (B, F, ...) with a sparse backward pass: over entries where a kernel fits."""
+    """Return the layer's output h (B, F, ...) with a sparse backward pass, by kernel where supported."""
     if x.dim() == len(layer.kernel_size) + 1:
         return convolve(layer, x[None])[0]
     if torch.is_autocast_enabled(x.device.type):
@@ -55,13 +55,13 @@ def convolve(layer: SparseConv1d | SparseConv2d, x: Tensor) -> Tensor:
 
 
 def rows_of(grad_h: Tensor) -> tuple[Tensor, Tensor, int]:
-    """The gradients of all positions (B T, F), which of them have any (R), and T."""
+    """Return the gradients of all windows (B T, F), the indices of those that are not zero (R), and T."""
     rows = grad_h.flatten(2).transpose(1, 2).flatten(0, 1)
     return rows, (rows != 0).any(1).nonzero().squeeze(1), len(rows) // len(grad_h)
 
 
 class Convolve(torch.autograd.Function):
-    """The node whose backward pass goes over the entries that are kept."""
+    """Convolution as an autograd node whose backward pass goes over the kept entries."""
 
     @staticmethod
     def forward(
@@ -76,10 +76,10 @@ class Convolve(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         layer, (x, weight) = ctx.layer, ctx.saved_tensors
-        rows, active, positions = rows_of(grad)
+        rows, active, windows = rows_of(grad)
         taken = rows if len(active) == len(rows) else rows[active]
-        grid = Grid(layer, x, grad.shape[2:])
-        kept = layer.entries(taken, active // positions, grid.places()[active], positions)
+        grid = Grid(layer, x, weight, grad.shape[2:])
+        kept = layer.entries(taken, active // windows, grid.positions()[active], windows)
         if kept is None:
             return None, *whole(layer, ctx.needs_input_grad[1:], x, weight, grad)
         entries, m = kept
@@ -93,7 +93,7 @@ class Convolve(torch.autograd.Function):
 def whole(
     layer: Any, needs: tuple[bool, ...], x: Tensor, weight: Tensor, grad: Tensor
 ) -> list[Tensor | None]:
-    """Return torch's gradients of x, weight and bias: a gradient that is not finite is not selected from."""
+    """Return torch's gradients of x, weight and bias, for a gradient that is not finite."""
     with torch.enable_grad():
         inputs = [x.detach().requires_grad_(), weight.detach().requires_grad_()]
         if layer.bias is not None:
@@ -115,11 +115,11 @@ class Sparsify(torch.autograd.Function):
     @eager
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        rows, active, positions = rows_of(grad)
-        estimated = ctx.layer.estimate(rows[active], active // positions, positions)
+        rows, active, windows = rows_of(grad)
+        estimated = ctx.layer.estimate(rows[active], active // windows, windows)
         if estimated is None:
             return grad, None
         g, m = estimated
         ctx.layer.finish(m)
         out = torch.zeros_like(rows).index_copy_(0, active, g)
-        return out.view(len(grad), positions, -1).transpose(1, 2).reshape(grad.shape), None
+        return out.view(len(grad), windows, -1).transpose(1, 2).reshape(grad.shape), None

@@ -1,32 +1,36 @@
-"""Windows over sentences: the maximum of a convolution over time, and gradients from single entries.
+"""Patches of a convolution's input: maxima over the windows of sentences, and gradients from single entries.
 
-Each comes in plain torch, for any device and dtype, and by a kernel for float32 on a CPU, with equal results.
-Letters: U distinct rows of x, E their width, N places, B sentences, F maps, w window, M entries.
+Functions come in plain torch, for any device and dtype, and by a kernel for float32 on a CPU. Letters:
+U distinct rows of x, E their width, N positions, B sentences, F out_channels, w positions of a window,
+M entries.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import conv1d, embedding
 
-from ..buffers import arange, uses_kernel
+from ..buffers import arange, uses_kernel, zeros
 from ..kernels import conv as kernels
-from ..kernels import entries as select
 
-EMPTY = -1  # no word: beyond a sentence's ends
+EMPTY = -1  # padding
 
 
 class Batch(NamedTuple):
-    """Sentences laid end to end: which row of x (U, E) stands at each place, and where sentences begin."""
+    """Concatenated sentences: an index into the rows of x (U, E), and the offsets of sentences in it."""
 
     x: Tensor
     ids: Tensor  # (N)
     offsets: Tensor  # (B + 1), the last is N
 
     def widened(self, margin: int) -> "Batch":
-        """The same with `margin` empty places on both sides of each sentence; refuses what is no batch."""
+        """Return the batch with `margin` empty positions on both sides of each sentence.
+
+        ValueError for offsets, IndexError for ids that make no batch.
+        """
         extra = 2 * margin * (len(self.offsets) - 1)
         wide, offsets = self.ids.new_empty(len(self.ids) + extra), torch.empty_like(self.offsets)
         if not uses_kernel(self.x):
@@ -56,23 +60,23 @@ class Batch(NamedTuple):
             )
 
     def rows(self) -> Tensor:
-        """x at every place (N, E), zero at empty ones."""
+        """Return x at every position (N, E), zero at empty ones."""
         return self.x[self.ids.clamp(min=0)] * (self.ids >= 0)[:, None]
 
 
 class Entries(NamedTuple):
-    """Single numbers of ∂ℓ/∂h: values (M), their maps (M), and the places (M) where their windows start."""
+    """Entries of ∂ℓ/∂h: values (M), channels (M), and the positions (M) at which their windows start."""
 
     values: Tensor
-    maps: Tensor
-    places: Tensor
+    channels: Tensor
+    positions: Tensor
 
 
 def best_windows(batch: Batch, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """max over a sentence's windows of h = Wx + b (B, F), and the place (B, F) of the first winner."""
+    """Return the maximum over windows of h = Wx + b (B, F), and the position (B, F) of its first argmax."""
     lengths = batch.offsets.diff()
     time = torch.arange(int(lengths.max()), device=lengths.device)
-    none = len(batch.x)  # the row of an empty place
+    none = len(batch.x)  # the row of an empty position
     index = batch.ids.new_full((len(lengths), len(time)), none)
     index[time < lengths[:, None]] = torch.where(batch.ids == EMPTY, none, batch.ids)
     x = embedding(index, torch.cat([batch.x, batch.x.new_zeros(1, batch.x.shape[1])]))
@@ -83,10 +87,10 @@ def best_windows(batch: Batch, weight: Tensor, bias: Tensor) -> tuple[Tensor, Te
 
 
 def best_windows_fast(batch: Batch, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
-    """The same, each row of x multiplied by each slice of the weight once."""
-    maps, _, window, width = weight.shape
-    slices = weight.view(maps, window, width).transpose(0, 1).reshape(window * maps, width)
-    shape = len(batch.offsets) - 1, maps
+    """As best_windows, by kernel: each row of x is multiplied by each slice of the weight once."""
+    channels, _, window, width = weight.shape
+    slices = weight.view(channels, window, width).transpose(0, 1).reshape(window * channels, width)
+    shape = len(batch.offsets) - 1, channels
     best, start = batch.x.new_empty(shape), batch.ids.new_empty(shape)
     kernels.best_windows(window, *arrays(batch.x @ slices.T, batch.ids, batch.offsets, bias, best, start))
     return best, start
@@ -95,15 +99,15 @@ def best_windows_fast(batch: Batch, weight: Tensor, bias: Tensor) -> tuple[Tenso
 def gradients(
     entries: Entries, batch: Batch, weight: Tensor, need_x: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """∂ℓ/∂W (F, 1, w, E), ∂ℓ/∂b (F) and ∂ℓ/∂x (U, E) of the entries."""
-    values, maps, places = entries
-    window = places[:, None] + torch.arange(weight.shape[2], device=places.device)  # (M, w)
+    """Return ∂ℓ/∂W (F, 1, w, E), ∂ℓ/∂b (F) and ∂ℓ/∂x (U, E) of the entries."""
+    values, channels, positions = entries
+    window = positions[:, None] + torch.arange(weight.shape[2], device=positions.device)  # (M, w)
     words = (values[:, None, None] * batch.rows()[window])[:, None]
-    grad_weight = torch.zeros_like(weight).index_add_(0, maps, words)
-    grad_bias = weight.new_zeros(len(weight)).index_add_(0, maps, values)
+    grad_weight = torch.zeros_like(weight).index_add_(0, channels, words)
+    grad_bias = weight.new_zeros(len(weight)).index_add_(0, channels, values)
     if not need_x:
         return grad_weight, grad_bias, None
-    shares = (values[:, None, None] * weight[maps, 0]).flatten(0, 1)
+    shares = (values[:, None, None] * weight[channels, 0]).flatten(0, 1)
     rows = batch.ids[window].flatten()
     here = rows != EMPTY
     return grad_weight, grad_bias, torch.zeros_like(batch.x).index_add_(0, rows[here], shares[here])
@@ -112,54 +116,110 @@ def gradients(
 def gradients_fast(
     entries: Entries, batch: Batch, weight: Tensor, need_x: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The same by kernels, which pass over entries that are zero."""
+    """As gradients, by kernels, which skip entries that are zero."""
     return scatter(entries, batch.x, batch.ids, arange(weight.shape[2]), weight, need_x)
 
 
 def scatter(
     entries: Entries, x: Tensor, ids: Tensor, shifts: Tensor, weight: Tensor, need_x: bool
 ) -> tuple[Tensor, Tensor, Tensor | None]:
-    """The same for windows of any form: to a place belong those that are shifts (w) further."""
-    maps, _, window, width = weight.shape
+    """As gradients_fast, for windows of any form: one that starts at p has the positions p + shifts (w)."""
+    channels, _, window, width = weight.shape
     inputs = arrays(*entries, ids, shifts)
-    grad_weight, grad_bias = weight.new_empty(weight.shape), weight.new_empty(maps)
-    kernels.weight_gradient(*inputs, *arrays(x, grad_weight.view(maps, window, width), grad_bias))
+    grad_weight, grad_bias = weight.new_empty(weight.shape), weight.new_empty(channels)
+    kernels.weight_gradient(*inputs, *arrays(x, grad_weight.view(channels, window, width), grad_bias))
     if not need_x:
         return grad_weight, grad_bias, None
     grad_x = x.new_empty(x.shape)
-    kernels.input_gradient(*inputs, *arrays(weight.view(maps, window, width), grad_x))
+    kernels.input_gradient(*inputs, *arrays(weight.view(channels, window, width), grad_x))
     return grad_weight, grad_bias, grad_x
 
 
 def rows_with_gradient(gradient: Tensor, start: Tensor, offsets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """∂ℓ/∂h at the places that have any: rows (R, F), their sentences (R) and places (R), in order.
+    """Return ∂ℓ/∂h where it is not zero: rows (R, F), their sentences (R) and positions (R), in order.
 
-    gradient and start (B, F) are the entries of the winners and the places where they start.
+    gradient and start (B, F) are the argmax entries and the positions at which their windows start.
     """
-    places = int(offsets[-1])
-    rows = gradient.new_zeros(places, gradient.shape[1])
+    positions = int(offsets[-1])
+    rows = gradient.new_zeros(positions, gradient.shape[1])
     if uses_kernel(gradient):
-        place, example = start.new_empty(places), start.new_empty(places)
-        count = kernels.rows_with_gradient(*arrays(gradient, start, offsets, place, example, rows))
-        return rows[:count], example[:count], place[:count]
+        position, example = start.new_empty(positions), start.new_empty(positions)
+        count = kernels.rows_with_gradient(*arrays(gradient, start, offsets, position, example, rows))
+        return rows[:count], example[:count], position[:count]
     rows.scatter_(0, start, gradient)
-    place = (rows != 0).any(1).nonzero().squeeze(1)
-    return rows[place], torch.searchsorted(offsets, place, right=True) - 1, place
+    position = (rows != 0).any(1).nonzero().squeeze(1)
+    return rows[position], torch.searchsorted(offsets, position, right=True) - 1, position
 
 
 def keep_entries(
-    rows: Tensor, place: Tensor, k: int, m: Tensor, gamma: float
+    rows: Tensor, position: Tensor, k: int, m: Tensor, gamma: float
 ) -> tuple[Entries, Tensor] | None:
-    """By kernel the k largest entries of each row (R, F) plus a shared memory m (1, F), and the next memory.
+    """Return the k largest entries of each row (R, F) plus a shared memory m (1, F), and the next memory.
 
-    None if some are not finite.
+    By kernel; None if some are not finite.
     """
     room, after = len(rows) * k, torch.empty_like(m)
-    entries = Entries(rows.new_empty(room), place.new_empty(room), place.new_empty(room))
-    found = select.keep_entries(k, gamma, *arrays(rows, m[0], place, *entries, after[0]))
+    entries = Entries(rows.new_empty(room), position.new_empty(room), position.new_empty(room))
+    found = kernels.keep_entries(k, gamma, *arrays(rows, m[0], position, *entries, after[0]))
     return None if found < 0 else (Entries(*(part[:found] for part in entries)), after)
 
 
 def arrays(*tensors: Tensor) -> Any:
-    """The tensors as numpy arrays, on the same memory if they are contiguous, as outputs must be."""
+    """Return tensors as numpy arrays, on the same memory if they are contiguous, as outputs must be."""
     return [t.detach().contiguous().numpy() for t in tensors]
+
+
+class Grid:
+    """The positions of a batch of images x (B, C, H, W): rows of C channels, with empty ones as padding.
+
+    Letters: H and W height and width of the input (H = 1 in one dimension), T windows.
+    """
+
+    def __init__(self, layer: nn.Conv1d | nn.Conv2d, x: Tensor, weight: Tensor, out: Sequence[int]):
+        self.layer, self.x, self.out = layer, x, out
+        self.images = x if x.dim() == 4 else x[:, :, None]
+        self.stride, self.dilation = two(layer.stride), two(layer.dilation)
+        self.window, self.padding = two(weight.shape[2:]), two(layer.padding, 0)  # type: ignore[arg-type]
+
+    @staticmethod
+    def fits(layer: nn.Conv1d | nn.Conv2d) -> bool:
+        """Return True for a convolution over all channels at once, padded with zeros."""
+        return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Return height and width with the padding."""
+        (height, width), (down, right) = self.images.shape[2:], self.padding
+        return height + 2 * down, width + 2 * right
+
+    def positions(self) -> Tensor:
+        """Return the positions at which the windows start (B T)."""
+        height, width = self.size
+        rows, columns = two(self.out)
+        down = arange(rows) * self.stride[0] * width
+        right = arange(columns) * self.stride[1]
+        first = arange(len(self.x)) * height * width
+        return (first[:, None, None] + down[:, None] + right).flatten()
+
+    def gradients(
+        self, entries: Entries, weight: Tensor, need_x: bool
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return ∂ℓ/∂W, ∂ℓ/∂b and ∂ℓ/∂x of the entries, in the shapes of weight, bias and x."""
+        (height, width), (down, right) = self.images.shape[2:], self.padding
+        rows = self.images.permute(0, 2, 3, 1).reshape(-1, self.images.shape[1])
+        ids = zeros(len(self.x), *self.size, dtype=torch.int64) + EMPTY
+        ids[:, down : down + height, right : right + width] = arange(len(rows)).view(-1, height, width)
+        shifts = (arange(self.window[0]) * self.dilation[0] * self.size[1])[:, None]
+        shifts = (shifts + arange(self.window[1]) * self.dilation[1]).flatten()
+        by_position = weight.flatten(2).transpose(1, 2)[:, None].contiguous()  # (F, 1, w, C)
+        grad_weight, grad_bias, grad_x = scatter(entries, rows, ids.flatten(), shifts, by_position, need_x)
+        grad_weight = grad_weight[:, 0].transpose(1, 2).reshape(weight.shape)
+        if grad_x is None:
+            return grad_weight, grad_bias, None
+        images = grad_x.view(-1, height, width, rows.shape[1]).permute(0, 3, 1, 2)
+        return grad_weight, grad_bias, images.reshape(self.x.shape)
+
+
+def two(sizes: Sequence[int], first: int = 1) -> tuple[int, int]:
+    """Return two sizes, the first being `first` if only one is given."""
+    return (first, sizes[0]) if len(sizes) == 1 else (sizes[0], sizes[1])

@@ -1,1 +1,1 @@
-"""CPU kernels in numba: float32, addresses and sizes in, so a call costs a fraction of a microsecond."""
+"""CPU kernels in numba for float32. Arguments are addresses and sizes: a call costs under a microsecond."""

@@ -1,27 +1,45 @@
 """The backward pass of a chain, stage after stage, and within a sparse stage row after row in cache.
 
+The paper's Algorithm 2 for a stage, from ∂ℓ/∂z on:
+
+    g ← top_k(∂ℓ/∂h + m)        select, by select.sparsify for each row
+    m ← γ(∂ℓ/∂h + m − g)
+    ∂ℓ/∂W ← g xᵀ                weight_gradients
+    ∂ℓ/∂x ← Wᵀ g                propagate, or form_grad_h of the stage below
+
 Letters: B batch, i inputs and n outputs of a stage, k kept. A stage gets ∂ℓ/∂z as a matrix, or as the
 factors of the stage above (entries and weight), whose product is formed one row at a time. Memories
-change only when all went well.
+change only after all stages were finite.
 """
 
 import numpy as np
 
-from .chain_forward import keep_scale
+from .blas import product_nn, product_tn
+from .chain_forward import NONE, PER_SLOT, RELU, SEQUENTIAL, SHARED, keep_scale, stage_table
 from .compile import kernel
-from .layout import NONE, PER_SLOT, RELU, SEQUENTIAL, SHARED, stage_table
-from .rows import BYTES, add, by_column, form_rows, weighted_sum
-from .select import INFINITE, LANES, largest_magnitude, top_k
-from .simd import floats, ints, product_nn, product_tn
+from .rows import by_column, form_rows, weighted_sum
+from .select import (
+    INFINITE,
+    add,
+    carry,
+    largest_magnitude,
+    move,
+    remember,
+    search_arrays,
+    search_size,
+    sparsify,
+    top_k,
+    whole_lanes,
+)
+from .simd import BYTES, floats, ints
 
 NARROW = 32  # a dense stage with at most so many outputs hands its gradient down as factors, too
-SCRATCH_ROWS = 6
 
 
 @kernel
-def scratch_stride(n):
-    """Bytes of one scratch row: whole lanes, and room for a compressing store beyond the end."""
-    return ((n + LANES - 1) // LANES + 2) * LANES * BYTES
+def scratch_bytes(n):
+    """Return the size of the scratch memory for stages of at most n outputs."""
+    return 5 * search_size(n) * BYTES
 
 
 @kernel
@@ -50,114 +68,120 @@ def form_grad_h(address, b, s, grad, above):
 
 
 @kernel
-def carry(row, b, s):
-    """row += the memory of example b; return the bits of the largest magnitude."""
-    size = s.outputs * BYTES
+def memory_before(s, b):
+    """Return the memory (n) that example b adds; it has width 0 if there is none."""
+    n = s.outputs
     if s.kind == SHARED or (s.kind == SEQUENTIAL and b == 0):
-        add(row, floats(s.memory, row.size))
-    elif s.kind == SEQUENTIAL:
-        add(row, floats(s.memory_next, row.size))
-    elif s.kind == PER_SLOT and b < s.slots:
-        add(row, floats(s.memory + b * size, row.size))
-    return largest_magnitude(row.view(np.int32))
+        return floats(s.memory, n)
+    if s.kind == SEQUENTIAL:
+        return floats(s.memory_next, n)
+    if s.kind == PER_SLOT and b < s.slots:
+        return floats(s.memory + b * n * BYTES, n)
+    return floats(0, 0)
 
 
 @kernel
-def emit(row, b, s, kept, count, grad_bias, unpropagated):
-    """Write the kept entries of example b; the rest goes to the next memory or, if shared, to its sum."""
-    n, k = row.size, s.k
-    values, columns = floats(s.values + b * k * BYTES, k), ints(s.columns + b * k * BYTES, k)
+def memory_after(s, b):
+    """Return the memory (n) that the rest of example b goes to; it has width 0 if there is none."""
+    if s.kind == NONE:
+        return floats(0, 0)
+    return floats(s.memory_next + (b * s.outputs * BYTES if s.kind == PER_SLOT else 0), s.outputs)
+
+
+@kernel
+def entries_of(s, b):
+    """Return values and columns (k) of example b."""
+    at = b * s.k * BYTES
+    return floats(s.values + at, s.k), ints(s.columns + at, s.k)
+
+
+@kernel
+def add_entries(row, values, columns, count):
     for q in range(count):
-        j = kept[q]
-        value = row[j]
-        values[q], columns[q] = value, j
-        row[j] = 0
-        if not s.dense_bias:
-            grad_bias[j] += value
-    for q in range(count, k):  # fewer than k entries are not zero
-        values[q], columns[q] = 0, 0
-    if s.kind == SHARED:
-        add(unpropagated, row)
-    elif s.kind != NONE:
-        following = floats(s.memory_next + (b * n * BYTES if s.kind == PER_SLOT else 0), n)
-        gamma = np.float32(s.gamma)
-        for j in range(n):
-            following[j] = gamma * row[j]
+        row[columns[q]] += values[q]
 
 
 @kernel
-def search_room(scratch, n):
-    """The bits of the row at scratch, in whole lanes with zeros at the end, and what top_k needs besides."""
-    stride, lanes = scratch_stride(n), (n + LANES - 1) // LANES * LANES
-    bits, kept = ints(scratch, lanes), ints(scratch + 4 * stride, stride)
-    candidates, magnitudes = ints(scratch + 2 * stride, stride), ints(scratch + 3 * stride, stride)
-    bits[n:] = 0
-    return bits, candidates, magnitudes, kept
-
-
-@kernel
-def select_each(s, grad, above, B, scratch, grad_bias, unpropagated):
-    """Choose k entries of every row; False if one is not finite."""
-    row, distance = floats(scratch, s.outputs), s.distance
-    bits, candidates, magnitudes, kept = search_room(scratch, s.outputs)
+def select_each(s, grad, above, B, scratch, grad_bias):
+    """Estimate every row of ∂ℓ/∂h on its own; False if one is not finite."""
+    _, row, bits, search = row_and_search(s, scratch)
+    accumulate, distance = s.kind == SHARED, s.distance
+    gamma = np.float32(1 if accumulate else s.gamma)
     for b in range(B):
         form_grad_h(scratch, b, s, grad, above)
         if s.dense_bias:
             add(grad_bias, row)
-        largest = carry(row, b, s)
-        if largest >= INFINITE:
+        m, m_next, (values, columns) = memory_before(s, b), memory_after(s, b), entries_of(s, b)
+        count, distance = sparsify(
+            bits, m, gamma, m_next, accumulate, s.k, distance, search, values, columns, 0
+        )
+        if count < 0:
             return False
-        count, distance = top_k(bits, bits.size, s.k, largest, distance, candidates, magnitudes, kept)
-        emit(row, b, s, kept, count, grad_bias, unpropagated)
+        if not s.dense_bias:
+            add_entries(grad_bias, values, columns, count)
     s.distance = distance
     return True
 
 
 @kernel
-def select_unified(s, grad, above, B, scratch, grad_bias, unpropagated):
-    """Choose the k columns of the largest sums of magnitudes; False if a row is not finite."""
-    n, sums = s.outputs, floats(scratch, s.outputs)
-    bits, candidates, magnitudes, kept = search_room(scratch, n)
+def select_unified(s, grad, above, B, scratch, grad_bias):
+    """Estimate ∂ℓ/∂h by the k columns of the largest sums of magnitudes; False if a row is not finite."""
+    n, sums, bits, search = row_and_search(s, scratch)
+    accumulate = s.kind == SHARED
+    gamma = np.float32(1 if accumulate else s.gamma)
     sums[:] = 0
     for b in range(B):
-        row = floats(s.grad_h + b * n * BYTES, n)
-        form_grad_h(s.grad_h + b * n * BYTES, b, s, grad, above)
+        address = s.grad_h + b * n * BYTES
+        row = floats(address, n)
+        form_grad_h(address, b, s, grad, above)
         if s.dense_bias:
             add(grad_bias, row)
-        if carry(row, b, s) >= INFINITE:
+        if carry(ints(address, n), memory_before(s, b)) >= INFINITE:  # ∂ℓ/∂h + m
             return False
         for j in range(n):
             sums[j] += abs(row[j])
-    largest = largest_magnitude(bits)
-    count, distance = top_k(bits, bits.size, s.k, largest, s.distance, candidates, magnitudes, kept)
+    count, distance = top_k(bits, s.k, largest_magnitude(bits), s.distance, search)
     for b in range(B):
-        emit(floats(s.grad_h + b * n * BYTES, n), b, s, kept, count, grad_bias, unpropagated)
+        row, (values, columns) = floats(s.grad_h + b * n * BYTES, n), entries_of(s, b)
+        move(row, search[2], count, values, columns, 0)  # g
+        remember(row, gamma, memory_after(s, b), accumulate)  # m ← γ(∂ℓ/∂h + m − g)
+        if not s.dense_bias:
+            add_entries(grad_bias, values, columns, count)
     s.distance = distance
     return True
+
+
+@kernel
+def row_and_search(s, scratch):
+    """Return n, a row (n) at scratch and its bits in whole lanes, zero beyond its end, and top_k's arrays."""
+    n, size = s.outputs, search_size(s.outputs)
+    bits = ints(scratch, whole_lanes(n))
+    bits[n:] = 0
+    return n, floats(scratch, n), bits, search_arrays(ints(scratch + size * BYTES, 3 * size), n)
 
 
 @kernel
 def select(s, grad, above, B, scratch):
-    """Choose the entries of a sparse stage; False if the gradient is not finite."""
-    n, stride = s.outputs, scratch_stride(s.outputs)
-    unpropagated = floats(scratch + stride, n)
-    grad_bias = floats(s.grad_bias if s.grad_bias else scratch + 5 * stride, n)
+    """Estimate ∂ℓ/∂h of a sparse stage as entries; False if it is not finite."""
+    n = s.outputs
+    grad_bias = floats(s.grad_bias if s.grad_bias else scratch + 4 * search_size(n) * BYTES, n)
     grad_bias[:] = 0
-    unpropagated[:] = 0
+    if s.kind == SHARED:
+        floats(s.memory_next, n)[:] = 0
     if s.unified:
-        finite = select_unified(s, grad, above, B, scratch, grad_bias, unpropagated)
+        finite = select_unified(s, grad, above, B, scratch, grad_bias)
     else:
-        finite = select_each(s, grad, above, B, scratch, grad_bias, unpropagated)
-    if finite and s.kind == SHARED:
-        following, share = floats(s.memory_next, n), np.float32(s.gamma / B)
+        finite = select_each(s, grad, above, B, scratch, grad_bias)
+    if finite and s.kind == SHARED:  # m_next is the sum over examples so far
+        m_next, share = floats(s.memory_next, n), np.float32(s.gamma / B)
         for j in range(n):
-            following[j] = share * unpropagated[j]
+            m_next[j] *= share
     return finite
 
 
 @kernel
 def propagate(s, B):
-    """∂ℓ/∂x (B, i) of a sparse stage."""
+    """Form ∂ℓ/∂x ← Wᵀ g (B, i) of a sparse stage."""
     for b in range(B):
         at = b * s.k * BYTES
         out = s.grad_x + b * s.inputs * BYTES
@@ -165,8 +189,8 @@ def propagate(s, B):
 
 
 @kernel
-def plain(s, grad, above, B, sgemm, scratch):
-    """The whole gradient of a dense stage."""
+def dense_stage(s, grad, above, B, sgemm, scratch):
+    """Form the gradients of a stage that propagates all of ∂ℓ/∂h."""
     n = s.outputs
     grad_bias = floats(s.grad_bias if s.grad_bias else scratch, n)
     grad_bias[:] = 0
@@ -181,7 +205,7 @@ def plain(s, grad, above, B, sgemm, scratch):
 
 @kernel
 def backward(table, count, B, grad, sgemm, scratch):
-    """Pull ∂ℓ/∂z of the last stage through; return 0, or 1 + the stage whose gradient is not finite.
+    """Propagate ∂ℓ/∂z of the last stage; return 0, or 1 + the stage whose gradient is not finite.
 
     The rows of ∂ℓ/∂W of sparse stages are counted here, for `weight_gradients` to form.
     """
@@ -189,7 +213,7 @@ def backward(table, count, B, grad, sgemm, scratch):
     for depth in range(count - 1, -1, -1):
         s, above = stages[depth], stages[min(depth + 1, count - 1)]
         if s.k == 0:
-            plain(s, grad, above, B, sgemm, scratch)
+            dense_stage(s, grad, above, B, sgemm, scratch)
         elif not select(s, grad, above, B, scratch):
             return depth + 1
         else:
@@ -210,7 +234,7 @@ def backward(table, count, B, grad, sgemm, scratch):
 
 @kernel
 def weight_gradients(table, count, B):
-    """Form the rows of ∂ℓ/∂W of every sparse stage that has room for them."""
+    """Form the rows of ∂ℓ/∂W ← g xᵀ of every sparse stage that has room for them."""
     stages = stage_table(table, count)
     for depth in range(count):
         s = stages[depth]

@@ -1,13 +1,45 @@
-"""The forward pass of a chain: per stage a product of BLAS, then bias, activation and dropout in a sweep."""
+"""The forward pass of a chain: per stage a product of BLAS, then bias, activation and dropout in one loop.
+
+A chain is a table with one record a stage, which both passes read; its loss is here too. B rows in the batch.
+"""
 
 import math
 
 import numpy as np
+from numba import carray
 
+from .blas import product_nt
 from .compile import kernel
-from .layout import CUBE, RELU, TANH, stage_table
-from .simd import floats, product_nt, scramble
+from .simd import bools, floats, longs, pointer, scramble, times
 from .skip_zeros import product_of_used
+
+IDENTITY, RELU, TANH, CUBE = range(4)
+NONE, SHARED, PER_SLOT, SEQUENTIAL = range(4)
+
+_WHOLE = (
+    "weight", "bias",                # (n, i), (n) or 0
+    "x", "z",                        # input (B, i), output (B, n)
+    "slope",                         # (B, n) ∂z/∂h where z does not determine it, else 0
+    "grad_h",                        # (B, n) of a dense stage, or where all rows are needed at once
+    "grad_x",                        # (B, i) where ∂ℓ/∂x is needed as a matrix, or 0
+    "grad_weight", "grad_bias",      # where a dense gradient goes, or 0
+    "values", "columns",             # (B, k) of a sparse stage
+    "starts", "examples", "weights", # the same by column, see rows.by_column; starts is 0 if not needed
+    "touched", "indices", "rows",    # u rows of ∂ℓ/∂W that are not zero: their indices (u) and values (u, i)
+    "memory", "memory_next",         # (slots, n) and what follows it, (1, n) or (B, n)
+    "inputs", "outputs", "k",        # i, n, and k, or 0 for a dense stage
+    "kind", "slots",                 # of memory
+    "unified", "dense_bias", "activation",
+    "distance",                      # from the largest magnitude to the last row's threshold: a first guess
+)  # fmt: skip
+RECORD_WORDS = {name: index for index, name in enumerate((*_WHOLE, "gamma", "p"))}  # of 8 bytes in a record
+STAGE = np.dtype([*((name, np.int64) for name in _WHOLE), ("gamma", np.float64), ("p", np.float64)])
+
+
+@kernel
+def stage_table(address, count):
+    return carray(pointer(address), count, STAGE)
+
 
 WORD = 2**32
 DEPTH_STEP = 0x9E3779B9  # as in dropout.py
@@ -15,12 +47,13 @@ DEPTH_STEP = 0x9E3779B9  # as in dropout.py
 
 @kernel
 def drop_below(p):
-    """Hashes below this are dropped; p = 1 keeps one in 2**32, whose scale is zero."""
+    """Return the hash from which entries are kept; p = 1 keeps one in 2**32, whose scale is zero."""
     return np.uint32(min(p * WORD + 0.5, WORD - 1.0))
 
 
 @kernel
 def keep_scale(p):
+    """Return the factor of kept entries, which keeps the expectation."""
     return np.float32(1 / (1 - p)) if p < 1 else np.float32(0)
 
 
@@ -42,7 +75,7 @@ def relu_dropout(row, bias, first, p, key):
 
 @kernel
 def activate(row, bias, slope, activation, first, p, key):
-    """Any activation and dropout; slope becomes ∂z/∂h."""
+    """Apply any activation and dropout; slope becomes ∂z/∂h."""
     limit, scale = drop_below(p), keep_scale(p)
     for j in range(row.size):
         h = row[j] + bias[j]
@@ -54,7 +87,8 @@ def activate(row, bias, slope, activation, first, p, key):
             t = np.float32(math.tanh(h))
             row[j], slope[j] = t * keep, (1 - t * t) * keep
         elif activation == CUBE:
-            row[j], slope[j] = h * h * h * keep, np.float32(3) * h * h * keep
+            square = times(h, h)
+            row[j], slope[j] = times(square, times(h, keep)), times(times(np.float32(3), square), keep)
         else:
             row[j], slope[j] = h * keep, keep
 
@@ -83,3 +117,44 @@ def forward(table, count, B, key, sgemm, given):
                 row = z[b]
                 for j in range(n):
                     row[j] += bias[j]
+
+
+@kernel
+def drop(x, out, size, p, key):
+    """out (size) ← x times the scale where the hash of a position keeps it, and zero elsewhere."""
+    limit, scale, key = drop_below(p), keep_scale(p), np.uint32(key)
+    X, Z = floats(x, size), floats(out, size)
+    for j in range(size):
+        word = scramble(np.uint32(j) ^ key)
+        Z[j] = np.float32(0) if word < limit else X[j] * scale
+
+
+@kernel
+def cross_entropy(logits, target, allowed, grad, loss, B, C):
+    """Write the mean cross entropy to loss and its gradient at the logits (B, C) to grad.
+
+    logits and grad are float32, target (B) is int64, allowed (B, C) is bool or 0 for all. Return False if a
+    target is no class.
+    """
+    y, P, A = longs(target, B), floats(grad, (B, C)), bools(allowed, (B, C))
+    for b in range(B):
+        if not 0 <= y[b] < C:
+            return False
+    mean, share = 0.0, np.float32(1 / B)
+    for b in range(B):
+        z, p, top = floats(logits + b * C * 4, C), P[b], np.float32(-np.inf)
+        for c in range(C):
+            p[c] = z[c] if not allowed or A[b, c] else np.float32(-np.inf)
+            top = max(top, p[c])
+        of_target = p[y[b]] - top
+        total = np.float32(0)
+        for c in range(C):
+            p[c] = math.exp(p[c] - top)
+            total += p[c]
+        mean += math.log(total) - of_target
+        for c in range(C):
+            p[c] *= share / total
+        if not allowed or A[b, y[b]]:  # a class that is not allowed has no gradient
+            p[y[b]] -= share
+    floats(loss, 1)[0] = mean / B
+    return True

@@ -1,8 +1,8 @@
-"""The decorator of all kernels: numba's compiler with a cache that knows every kernel file.
+"""The decorator of all kernels: numba's compiler with a cache that depends on every kernel file.
 
 numba refreshes a cached function when its own file changes, not when a kernel that was inlined into it
-does. So the cache folder carries a digest of all kernel files: beside them, or in a temporary folder of
-the user's where that cannot be written.
+does. So the name of the cache folder has a digest of all kernel files. It is beside them, or a temporary
+folder of the user's if that cannot be written.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ def _writable(folder: Path) -> bool:
 
 
 def cache_folder() -> str:
-    """Where compiled kernels are kept; the user's NUMBA_CACHE_DIR goes first."""
+    """Return the folder of compiled kernels: in the user's NUMBA_CACHE_DIR if that is set and writable."""
     name, user = f"kernels-{_digest()}", os.getuid() if hasattr(os, "getuid") else "user"
     choices = [Path(config.CACHE_DIR) / name] if config.CACHE_DIR else []
     # a single level below the temporary folder: the owner of one in between could swap what lies under it

@@ -1,21 +1,32 @@
-"""Kernels of patches.py: maxima over windows, and gradients from single entries.
+"""Convolution: maxima over windows, selection among rows of channels, and gradients from single entries.
 
-Letters as in patches.py: U distinct rows of x, E width, N places, B sentences, F maps, w window, M entries.
-The index is negative at an empty place.
+Letters: U distinct rows of x, E their width, N positions, B sentences, F channels, w positions of a window,
+R rows, M entries, k kept. The index of an empty position is negative.
 """
 
 import numpy as np
 
 from .compile import kernel
-from .rows import BYTES, weighted_sum
-from .simd import address_of
+from .rows import weighted_sum
+from .select import (
+    FIRST_DISTANCE,
+    INFINITE,
+    NOT_FINITE,
+    largest_magnitude,
+    search_arrays,
+    search_size,
+    sparsify,
+    top_k,
+    whole_lanes,
+)
+from .simd import BYTES, address_of
 
 
 @kernel
 def widen(margin, rows, index, offsets, wide, wide_offsets):
-    """Copy index and offsets with `margin` empty places on both sides of each sentence.
+    """Copy index and offsets with `margin` empty positions on both sides of each sentence.
 
-    Returns False if the offsets cut the index into no sentences, or an index is none of so many rows.
+    Return False if the offsets do not partition the index into sentences, or an index is out of range.
     """
     if offsets.size < 2 or offsets[0] != 0 or offsets[-1] != index.size:
         return False
@@ -41,54 +52,54 @@ def widen(margin, rows, index, offsets, wide, wide_offsets):
 
 @kernel
 def best_windows(window, y, index, offsets, bias, best, start):
-    """max over windows of h, best (B, F), and the place where the winner starts (B, F); ties go to the first.
+    """best (B, F) = maximum over windows of h, start (B, F) = position of the argmax; ties go to the first.
 
     y (U, w F) holds each row of x times each slice of the weight, so h is the sum of w shifted rows of y.
     """
-    maps = bias.size
-    h = np.empty(maps, y.dtype)
+    channels = bias.size
+    h = np.empty(channels, y.dtype)
     for b in range(offsets.size - 1):
-        first, high, won = offsets[b], best[b], start[b]
+        first, high, argmax = offsets[b], best[b], start[b]
         for at in range(first, offsets[b + 1] - window + 1):
-            for f in range(maps):
+            for f in range(channels):
                 h[f] = bias[f]
             for j in range(window):
                 if index[at + j] >= 0:
-                    part = y[index[at + j]][j * maps : (j + 1) * maps]
-                    for f in range(maps):
+                    part = y[index[at + j]][j * channels : (j + 1) * channels]
+                    for f in range(channels):
                         h[f] += part[f]
-            for f in range(maps):
+            for f in range(channels):
                 # the last term lets a NaN reach the loss
-                wins = (at == first) | (h[f] > high[f]) | (h[f] != h[f])
-                high[f] = h[f] if wins else high[f]
-                won[f] = at if wins else won[f]
+                larger = (at == first) | (h[f] > high[f]) | (h[f] != h[f])
+                high[f] = h[f] if larger else high[f]
+                argmax[f] = at if larger else argmax[f]
 
 
 @kernel
-def by_map(values, maps, count):
-    """The entries that are not zero, sorted by map: where those of a map begin (F + 2), and their order."""
+def by_channel(values, channels, count):
+    """Return the offsets (F + 2) of channels among the entries that are not zero, and their order."""
     begin = np.zeros(count + 2, np.int64)
     for q in range(values.size):
         if values[q] != 0:
-            begin[maps[q] + 2] += 1
+            begin[channels[q] + 2] += 1
     for f in range(count):
         begin[f + 2] += begin[f + 1]
     order = np.empty(begin[count + 1], np.int64)
     for q in range(values.size):
         if values[q] != 0:
-            order[begin[maps[q] + 1]] = q
-            begin[maps[q] + 1] += 1
+            order[begin[channels[q] + 1]] = q
+            begin[channels[q] + 1] += 1
     return begin, order
 
 
 @kernel
-def weight_gradient(values, maps, places, index, shifts, x, grad_weight, grad_bias):
-    """∂ℓ/∂W (F, w, E) and ∂ℓ/∂b (F) of the entries, all written anew.
+def weight_gradient(values, channels, positions, index, shifts, x, grad_weight, grad_bias):
+    """Form ∂ℓ/∂W (F, w, E) and ∂ℓ/∂b (F) of the entries.
 
-    A window that starts at a place holds those that are shifts (w) further.
+    A window that starts at p has the positions p + shifts (w).
     """
     count, window, width = grad_weight.shape
-    begin, order = by_map(values, maps, count)
+    begin, order = by_channel(values, channels, count)
     rows, kept = np.empty(order.size, np.int32), np.empty(order.size, np.float32)
     out = address_of(grad_weight)
     for f in range(count):
@@ -99,33 +110,33 @@ def weight_gradient(values, maps, places, index, shifts, x, grad_weight, grad_bi
         for j in range(window):
             m = 0
             for q in mine:
-                if index[places[q] + shifts[j]] >= 0:
-                    rows[m], kept[m] = index[places[q] + shifts[j]], values[q]
+                if index[positions[q] + shifts[j]] >= 0:
+                    rows[m], kept[m] = index[positions[q] + shifts[j]], values[q]
                     m += 1
             weighted_sum(out, address_of(x), width, address_of(rows), address_of(kept), 0, m)
             out += width * BYTES
 
 
 @kernel
-def input_gradient(values, maps, places, index, shifts, weight, grad_x):
-    """∂ℓ/∂x (U, E) of the entries, all written anew; weight is (F, w, E)."""
+def input_gradient(values, channels, positions, index, shifts, weight, grad_x):
+    """Form ∂ℓ/∂x (U, E) of the entries; weight is (F, w, E)."""
     window, count = weight.shape[1], len(grad_x)
     starts = np.zeros(count + 2, np.int64)
     for q in range(values.size):
         if values[q] != 0:
             for j in range(window):
-                if index[places[q] + shifts[j]] >= 0:
-                    starts[index[places[q] + shifts[j]] + 2] += 1
+                if index[positions[q] + shifts[j]] >= 0:
+                    starts[index[positions[q] + shifts[j]] + 2] += 1
     for u in range(count):
         starts[u + 2] += starts[u + 1]
     slices, shares = np.empty(starts[count + 1], np.int32), np.empty(starts[count + 1], np.float32)
     for q in range(values.size):
         if values[q] != 0:
             for j in range(window):
-                if index[places[q] + shifts[j]] >= 0:
-                    at = starts[index[places[q] + shifts[j]] + 1]
-                    slices[at], shares[at] = maps[q] * window + j, values[q]
-                    starts[index[places[q] + shifts[j]] + 1] = at + 1
+                if index[positions[q] + shifts[j]] >= 0:
+                    at = starts[index[positions[q] + shifts[j]] + 1]
+                    slices[at], shares[at] = channels[q] * window + j, values[q]
+                    starts[index[positions[q] + shifts[j]] + 1] = at + 1
     width = weight.shape[2]
     for u in range(count):
         row, base = address_of(grad_x) + u * width * BYTES, address_of(weight)
@@ -134,10 +145,10 @@ def input_gradient(values, maps, places, index, shifts, weight, grad_x):
 
 
 @kernel
-def rows_with_gradient(gradient, start, offsets, place, example, rows):
-    """Sum up ∂ℓ/∂h of the winners (B, F) by place: places that have any (R), their sentences, rows (R, F).
+def rows_with_gradient(gradient, start, offsets, position, example, rows):
+    """Sum ∂ℓ/∂h of the argmax entries (B, F) by position: rows (R, F), their positions and sentences (R).
 
-    The outputs have room for every place and, in `rows`, zeros. Returns R.
+    The outputs have a row for every position, zero in `rows`. Return R.
     """
     count, row_of = 0, np.full(offsets[-1], -1, np.int64)
     for b in range(len(gradient)):
@@ -146,9 +157,61 @@ def rows_with_gradient(gradient, start, offsets, place, example, rows):
                 row_of[start[b, f]] = 0
         for at in range(offsets[b], offsets[b + 1]):
             if row_of[at] == 0:
-                row_of[at], place[count], example[count] = count, at, b
+                row_of[at], position[count], example[count] = count, at, b
                 count += 1
         for f in range(gradient.shape[1]):
             if gradient[b, f] != 0:
                 rows[row_of[start[b, f]], f] = gradient[b, f]
     return count
+
+
+@kernel
+def keep_largest(v, k, out):
+    """out (R, F) = v with all but the k largest magnitudes of each row set to zero, ties to the lowest index.
+
+    A row that holds a NaN or an infinity is copied as it is, for the caller to detect it.
+    """
+    width = v.shape[1]
+    bits = np.zeros(whole_lanes(width), np.int32)
+    row, distance = bits.view(np.float32), np.int64(FIRST_DISTANCE)
+    search = search_arrays(np.zeros(3 * search_size(width), np.int32), width)
+    for r in range(len(v)):
+        to, of = out[r], v[r]
+        for f in range(width):
+            row[f], to[f] = of[f], 0
+        largest = largest_magnitude(bits)
+        if largest >= INFINITE:
+            for f in range(width):
+                to[f] = of[f]
+            continue
+        count, distance = top_k(bits, k, largest, distance, search)
+        kept = search[2]
+        for q in range(count):
+            to[kept[q]] = of[kept[q]]
+
+
+@kernel
+def keep_entries(k, gamma, v, m, position, values, channels, windows, m_next):
+    """List the k largest of each row of v + m (R, F) as entries; return how many, or -1 if one is not finite.
+
+    m (F) is a shared memory, and m_next (F) γ times the mean of what the rows do not propagate.
+    """
+    width, found = v.shape[1], 0
+    bits = np.zeros(whole_lanes(width), np.int32)
+    row, distance, one = bits.view(np.float32), np.int64(FIRST_DISTANCE), np.float32(1)
+    search = search_arrays(np.zeros(3 * search_size(width), np.int32), width)
+    m_next[:] = 0
+    for r in range(len(v)):
+        of = v[r]
+        for f in range(width):
+            row[f] = of[f]
+        V, C = values[found : found + k], channels[found : found + k]
+        count, distance = sparsify(bits, m, one, m_next, True, k, distance, search, V, C, 0)
+        if count < 0:
+            return NOT_FINITE
+        for q in range(found, found + count):
+            windows[q] = position[r]
+        found += count
+    for f in range(width):
+        m_next[f] *= np.float32(gamma / len(v))
+    return found

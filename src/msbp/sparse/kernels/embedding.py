@@ -1,5 +1,4 @@
-"""An embedding in front of a chain: rows looked up, products shared by equal tokens, gradients summed by
-token.
+"""An embedding before a chain: lookup, products shared by equal tokens, gradients summed by token.
 
 Letters: B batch, F tokens an example, V rows of the table, E their width, n outputs of the first stage, k
 kept, U distinct tokens of the batch. tokens (B, F) are int32. All arguments are addresses and sizes.
@@ -7,37 +6,18 @@ kept, U distinct tokens of the batch. tokens (B, F) are int32. All arguments are
 
 import numpy as np
 
+from .blas import part_product_nt
 from .compile import kernel
-from .lanes import BYTES
-from .panel_sum import panel_sum
-from .simd import address_of, floats, ints, longs, part_product_nt
+from .rows import add_weighted
+from .simd import BYTES, address_of, floats, ints, longs
 
-_add64, _add16, _add4, _add1 = (panel_sum(lanes, add=True) for lanes in (64, 16, 4, 1))
-FEW = 8  # a place with at most B / 8 distinct tokens has their products formed once
+FEW = 8  # a token slot with at most B / 8 distinct tokens has their products formed once
 LINE = 16  # floats; packed rows are padded to whole cache lines
 
 
 @kernel
 def padded(width):
     return (width + LINE - 1) // LINE * LINE
-
-
-@kernel
-def add_rows(out, base, width, rows, values, count):
-    """out (width) += Σ over q < count of values[q] · base[rows[q]]."""
-    at, end = np.int64(0), width * BYTES
-    while at + 64 * BYTES <= end:
-        _add64(out + at, base + at, end, rows, values, 0, count)
-        at += 64 * BYTES
-    while at + 16 * BYTES <= end:
-        _add16(out + at, base + at, end, rows, values, 0, count)
-        at += 16 * BYTES
-    while at + 4 * BYTES <= end:
-        _add4(out + at, base + at, end, rows, values, 0, count)
-        at += 4 * BYTES
-    while at < end:
-        _add1(out + at, base + at, end, rows, values, 0, count)
-        at += BYTES
 
 
 @kernel
@@ -63,7 +43,7 @@ def number(tokens, count, stride, seen, numbers, found, most):
     """Number the distinct tokens among tokens[0], tokens[stride], ...; return how many, or -1 if more
     than `most`.
 
-    numbers[at] is the number of a token, found lists the tokens. seen (V + 1, 2) remembers mark and
+    numbers[at] is the number of a token, found lists the tokens. seen (V + 1, 2) holds mark and
     number of each; its last row counts the marks.
     """
     seen[-1, 0] += 1
@@ -84,8 +64,8 @@ def number(tokens, count, stride, seen, numbers, found, most):
 def first_product(tokens, table, x, weight, z, B, F, V, E, n, seen, numbers, shared, room, sgemm):
     """z (B, n) = x weightᵀ for looked-up x (B, F E).
 
-    Where a place has few distinct tokens, their products are formed once, as rows of `shared` (room, n),
-    and added up; neighbouring places that have many share one product of BLAS. numbers (B, F) is scratch.
+    Where a token slot has few distinct tokens, their products are formed once, as rows of `shared` (room, n),
+    and added up; neighbouring slots that have many share one product of BLAS. numbers (B, F) is scratch.
     """
     T, N, S, W = ints(tokens, B * F), ints(numbers, (B, F)), ints(seen, (V + 1, 2)), floats(table, (V, E))
     line, found, lines = np.empty(F, np.int32), np.empty(room, np.int32), np.empty((room, E), np.float32)
@@ -110,12 +90,12 @@ def first_product(tokens, table, x, weight, z, B, F, V, E, n, seen, numbers, sha
         out, slice_of_weight = shared + used * n * BYTES, weight + f * E * BYTES
         part_product_nt(sgemm, address_of(lines), E, slice_of_weight, width, 0, out, distinct, n, E)
         for b in range(B):
-            N[b, few] = N[b, f] + used  # the places with few tokens move together
+            N[b, few] = N[b, f] + used  # slots with few tokens move together
         few, used = few + 1, used + distinct
     for b in range(B):
         for q in range(few):
             line[q] = N[b, q]
-        add_rows(z + b * n * BYTES, shared, n, address_of(line), address_of(ones), few)
+        add_weighted(z + b * n * BYTES, shared, n, address_of(line), address_of(ones), few)
 
 
 @kernel
@@ -128,7 +108,7 @@ def number_all(tokens, count, V, seen, numbers, found):
 
 @kernel
 def gradient_from_factors(values, columns, numbers, weight, out, B, F, E, n, k, U):
-    """out (U, E) = ∂ℓ/∂x = g W summed by token, place after place: so a slice of W stays in cache."""
+    """out (U, E) = ∂ℓ/∂x = g W summed by token, slot after slot, so that a slice of W stays in cache."""
     P = padded(E)
     packed, wide = np.zeros((n, P), np.float32), np.zeros((U, P), np.float32)
     N, W, D = ints(numbers, (B, F)), floats(weight, (n, F, E)), floats(out, (U, E))
@@ -139,7 +119,7 @@ def gradient_from_factors(values, columns, numbers, weight, out, B, F, E, n, k, 
                 row[c] = source[c]
         for b in range(B):
             at, of = b * k * BYTES, N[b, f] * P * BYTES
-            add_rows(address_of(wide) + of, address_of(packed), P, columns + at, values + at, k)
+            add_weighted(address_of(wide) + of, address_of(packed), P, columns + at, values + at, k)
     for u in range(U):
         source, row = wide[u], D[u]
         for c in range(E):

@@ -1,13 +1,15 @@
-"""The element-wise part of an LSTM forwards and backwards, for the rows of one time step.
+"""Element-wise part of an LSTM and the selection among its gates' gradients, for the rows of a time step.
 
-Letters: n rows, H hidden_size. Every loop reads few arrays, because the compiler gives up vectorising where
-it would have to compare too many addresses; the rows stay in the first-level cache from loop to loop.
+Letters: n rows, H hidden_size, k kept of a group. A group is a gate's H gradients, or all 4H. Every loop
+reads few arrays, because the compiler gives up vectorising where it would have to compare too many
+addresses; the rows stay in the first-level cache from loop to loop.
 """
 
 import numpy as np
 
 from .compile import kernel
-from .simd import floats
+from .select import add, search_arrays, search_size, sparsify, whole_lanes
+from .simd import floats, ints, longs
 
 ONE, HALF, BOUND = np.float32(1), np.float32(0.5), np.float32(8)
 # x · P(x²) / Q(x²), fitted to tanh on [-8, 8] for least relative error; 3.5e-7 in float32
@@ -38,7 +40,7 @@ def squash(gate, bias, half):
 
 @kernel
 def advance(h, c, bias, gates, previous_h, previous_c, tanh_c, n, H):
-    """As lstm/cell.py's advance; bias (4H) is needed."""
+    """As lstm/cell.py's advance; bias (4H) is required."""
     h, c, bias, gates = floats(h, (n, H)), floats(c, (n, H)), floats(bias, 4 * H), floats(gates, (n, 4 * H))
     previous_h, previous_c, tanh_c = (
         floats(previous_h, (n, H)),
@@ -55,9 +57,9 @@ def advance(h, c, bias, gates, previous_h, previous_c, tanh_c, n, H):
         squash(row[: 2 * H], bias[: 2 * H], True)
         squash(row[2 * H : 3 * H], bias[2 * H : 3 * H], False)
         squash(row[3 * H :], bias[3 * H :], True)
-        enter, forget, candidate, output = row[:H], row[H : 2 * H], row[2 * H : 3 * H], row[3 * H :]
+        input_gate, forget, candidate, output = row[:H], row[H : 2 * H], row[2 * H : 3 * H], row[3 * H :]
         for j in range(H):
-            cell[j] = forget[j] * cell[j] + enter[j] * candidate[j]
+            cell[j] = forget[j] * cell[j] + input_gate[j] * candidate[j]
         for j in range(H):
             squashed[j] = tanh(cell[j])
         for j in range(H):
@@ -68,8 +70,8 @@ def advance(h, c, bias, gates, previous_h, previous_c, tanh_c, n, H):
 def backward_row(grad_out, grad_h, grad_c, gates, previous_c, tanh_c, out, pitch, through, grad_next):
     """One row of gate_gradients; gate q goes to out[q · pitch :]. through, grad_next (H) are scratch."""
     H = grad_h.size
-    enter, forget, candidate, output = gates[:H], gates[H : 2 * H], gates[2 * H : 3 * H], gates[3 * H :]
-    of_enter, of_forget = out[:H], out[pitch : pitch + H]
+    input_gate, forget, candidate, output = gates[:H], gates[H : 2 * H], gates[2 * H : 3 * H], gates[3 * H :]
+    of_input, of_forget = out[:H], out[pitch : pitch + H]
     of_candidate, of_output = out[2 * pitch : 2 * pitch + H], out[3 * pitch : 3 * pitch + H]
     for j in range(H):
         through[j] = (grad_out[j] + grad_h[j]) * output[j]
@@ -78,9 +80,9 @@ def backward_row(grad_out, grad_h, grad_c, gates, previous_c, tanh_c, out, pitch
     for j in range(H):
         grad_next[j] = grad_c[j] + through[j] * (ONE - tanh_c[j] * tanh_c[j])
     for j in range(H):
-        of_enter[j] = grad_next[j] * candidate[j] * enter[j] * (ONE - enter[j])
+        of_input[j] = grad_next[j] * candidate[j] * input_gate[j] * (ONE - input_gate[j])
     for j in range(H):
-        of_candidate[j] = grad_next[j] * enter[j] * (ONE - candidate[j] * candidate[j])
+        of_candidate[j] = grad_next[j] * input_gate[j] * (ONE - candidate[j] * candidate[j])
     for j in range(H):
         of_forget[j] = grad_next[j] * previous_c[j] * forget[j] * (ONE - forget[j])
     for j in range(H):
@@ -89,7 +91,7 @@ def backward_row(grad_out, grad_h, grad_c, gates, previous_c, tanh_c, out, pitch
 
 @kernel
 def gate_gradients(grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, out, n, H):
-    """As lstm/cell.py's gate_gradients; the rows of grad_out lie `stride` bytes apart."""
+    """As lstm/cell.py's gate_gradients; the rows of grad_out are `stride` bytes apart."""
     grad_h, grad_c, gates = floats(grad_h, (n, H)), floats(grad_c, (n, H)), floats(gates, (n, 4 * H))
     previous_c, tanh_c, out = floats(previous_c, (n, H)), floats(tanh_c, (n, H)), floats(out, (n, 4 * H))
     through, grad_next = np.empty(H, np.float32), np.empty(H, np.float32)
@@ -98,3 +100,46 @@ def gate_gradients(grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, 
         backward_row(
             above, grad_h[b], grad_c[b], gates[b], previous_c[b], tanh_c[b], out[b], H, through, grad_next
         )
+
+
+@kernel
+def select_gates(
+    grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, n, H, groups, k,
+    memory, total, per_slot, in_place, gamma, values, columns, bias, distance,
+):  # fmt: skip
+    """values, columns (n, groups · k) ← top-k of ∂ℓ/∂gates + memory in every group of every row.
+
+    memory (slots or 1, 4H) or 0: row b has slot b, or all have the first. in_place: γ times the rest of a row
+    becomes its slot's memory; else it adds to total, of the memory's shape. bias (4H) or 0 gets ∂ℓ/∂gates
+    added. distance (groups) is where top-k starts its search. Return 0, or 1 + a row that is not finite.
+    """
+    width, pitch = 4 * H // groups, H
+    lanes = whole_lanes(width)
+    if groups == 4:
+        pitch = lanes
+    grad_h, grad_c, gates = floats(grad_h, (n, H)), floats(grad_c, (n, H)), floats(gates, (n, 4 * H))
+    previous_c, tanh_c = floats(previous_c, (n, H)), floats(tanh_c, (n, H))
+    V, K, D = floats(values, (n, groups * k)), ints(columns, (n, groups * k)), longs(distance, groups)
+    remembered = width if memory else 0
+    M, T = floats(memory, (n, groups, remembered)), floats(total, (n, groups, remembered))
+    bias_sum, gamma = floats(bias, (groups, width)), np.float32(gamma)
+    flat = np.zeros(groups * lanes, np.float32)
+    rows, bits = flat.reshape(groups, lanes), flat.view(np.int32).reshape(groups, lanes)
+    through, grad_next = np.empty(H, np.float32), np.empty(H, np.float32)
+    search = search_arrays(np.zeros(3 * search_size(width), np.int32), width)
+    for b in range(n):
+        above = floats(grad_out + b * stride, H)
+        backward_row(
+            above, grad_h[b], grad_c[b], gates[b], previous_c[b], tanh_c[b], flat, pitch, through, grad_next
+        )
+        slot = b if per_slot else 0
+        for q in range(groups):
+            if bias:
+                add(bias_sum[q], rows[q, :width])
+            m, chosen = M[slot, q], slice(q * k, q * k + k)
+            m_next = m if in_place else T[slot, q]
+            V_q, K_q, first = V[b, chosen], K[b, chosen], q * width
+            count, D[q] = sparsify(bits[q], m, gamma, m_next, not in_place, k, D[q], search, V_q, K_q, first)
+            if count < 0:
+                return b + 1
+    return 0

@@ -1,57 +1,49 @@
-"""Sums of weighted rows, the one product that sparse gradients need, and the lists of entries by column.
+"""Products of a sparse g with dense matrices, as sums of weighted rows.
 
-Letters: B batch, n width of the layer, k kept, i width of the rows that are summed.
+Of a linear layer, g (B, n) has k entries a row and goes to a weight with rows of i columns; ∂ℓ/∂W = gᵀx is
+formed for the columns of g that have entries. Of an LSTM, g (N, m) has k entries a row of many, and products
+go in panels: some columns of the dense matrix, row after row, that stay in the processor's cache, LANES
+columns of 4H = 2000 rows in 256 KB. Panels are given from outside because a row must not straddle lines of
+the cache; torch aligns to 64 bytes, numba to 32.
 """
 
 import numpy as np
 
 from .compile import kernel
-from .panel_sum import BYTES, panel_sum
-from .simd import floats, ints, longs
+from .simd import BYTES, floats, ints, longs, panel_sum, row_sum
 
-_panel64, _panel16, _panel4, _panel1 = panel_sum(64), panel_sum(16), panel_sum(4), panel_sum(1)
-
-
-@kernel
-def add(row, other):
-    for c in range(row.size):
-        row[c] += other[c]
+CACHED = 1 << 16  # floats of x that are worked on at a time: 256 KiB
+LANES = 32
+CHUNK, CHUNK_LANES = 256, 64  # of a panel in a product with gᵀ: 64 KB, beside m sums of 64 columns
+row_sum_to, row_sum_onto = row_sum(add=False), row_sum(add=True)
+combine, add_combine = panel_sum(LANES), panel_sum(LANES, add=True)
+combine_lists = panel_sum(CHUNK_LANES, add=True)
 
 
 @kernel
 def weighted_sum(out, base, i, rows, values, start, stop):
     """out (i) = Σ over q in [start, stop) of values[q] · base[rows[q]], all given by address."""
-    weighted_columns(out, base, i, i, rows, values, start, stop)
+    row_sum_to(out, i, base, i * BYTES, rows, values, start, stop)
 
 
 @kernel
 def weighted_columns(out, base, i, between, rows, values, start, stop):
-    """The same for i columns of longer rows, which lie `between` floats apart."""
-    at, end, stride = np.int64(0), i * BYTES, between * BYTES
-    while at + 64 * BYTES <= end:
-        _panel64(out + at, base + at, stride, rows, values, start, stop)
-        at += 64 * BYTES
-    if at < end and i >= 64:  # the last 64 columns overlap those before, which beats small pieces
-        at = end - 64 * BYTES
-        _panel64(out + at, base + at, stride, rows, values, start, stop)
-        return
-    while at + 16 * BYTES <= end:
-        _panel16(out + at, base + at, stride, rows, values, start, stop)
-        at += 16 * BYTES
-    while at + 4 * BYTES <= end:
-        _panel4(out + at, base + at, stride, rows, values, start, stop)
-        at += 4 * BYTES
-    while at < end:
-        _panel1(out + at, base + at, stride, rows, values, start, stop)
-        at += BYTES
+    """As weighted_sum, for i columns of rows that are `between` floats apart."""
+    row_sum_to(out, i, base, between * BYTES, rows, values, start, stop)
+
+
+@kernel
+def add_weighted(out, base, i, rows, values, count):
+    """out (i) += Σ over q < count of values[q] · base[rows[q]]."""
+    row_sum_onto(out, i, base, i * BYTES, rows, values, 0, count)
 
 
 @kernel
 def by_column(values, columns, B, n, k, starts, examples, weights):
-    """Sort selected entries (B, k) by column, without those that are zero; return how many columns have any.
+    """Sort entries (B, k) that are not zero by column; return how many columns have any.
 
-    Column j has the entries from starts[j] up to starts[j + 1]; entry q stands in examples[q] and weighs
-    weights[q]. starts (n + 2) is scratch and result.
+    Column j has the entries from starts[j] up to starts[j + 1], each with its example and its value in
+    weights. starts (n + 2) is scratch and result.
     """
     V, K, S = floats(values, B * k), ints(columns, B * k), ints(starts, n + 2)
     E, W = ints(examples, B * k), floats(weights, B * k)
@@ -69,9 +61,6 @@ def by_column(values, columns, B, n, k, starts, examples, weights):
                 S[K[q] + 1] = at + 1
                 E[at], W[at] = b, V[q]
     return touched
-
-
-CACHED = 1 << 16  # floats of x that are worked on at a time: 256 KiB
 
 
 @kernel
@@ -94,3 +83,110 @@ def form_rows(starts, examples, weights, n, x, B, i, indices, rows):
         for q in range(u):
             j, out = found[q], rows + (q * i + begin) * BYTES
             weighted_columns(out, x + begin * BYTES, width, i, examples, weights, S[j], S[j + 1])
+
+
+@kernel
+def fill(panel, matrix, first, column):
+    """panel (rows, lanes) ← some columns of the matrix from row `first` on, zeros beyond its last column."""
+    rows, lanes = panel.shape
+    width = min(lanes, matrix.shape[1] - column)
+    for r in range(rows):
+        to, of = panel[r], matrix[first + r, column : column + width]
+        for j in range(width):
+            to[j] = of[j]
+        for j in range(width, lanes):
+            to[j] = 0
+
+
+@kernel
+def pack(matrix, panels, m, n):
+    """Fill all panels (m, LANES) of a matrix (m, n)."""
+    M, count = floats(matrix, (m, n)), (n + LANES - 1) // LANES
+    P = floats(panels, (count, m, LANES))
+    for p in range(count):
+        fill(P[p], M, 0, p * LANES)
+
+
+@kernel
+def times_panel(values, columns, N, k, panel, out, n, column, add):
+    """LANES columns of out (N, n) ← g · W, plus what is there if `add`, where the panel holds these columns
+    of W."""
+    Z, rest, width = floats(out, (N, n)), np.empty(LANES, np.float32), min(LANES, n - column)
+    for r in range(N):
+        to, start, stop = out + (r * n + column) * BYTES, r * k, (r + 1) * k
+        if width == LANES and add:
+            add_combine(to, panel, LANES * BYTES, columns, values, start, stop)
+        elif width == LANES:
+            combine(to, panel, LANES * BYTES, columns, values, start, stop)
+        else:
+            combine(rest.ctypes.data, panel, LANES * BYTES, columns, values, start, stop)
+            for j in range(width):
+                Z[r, column + j] = Z[r, column + j] + rest[j] if add else rest[j]
+
+
+@kernel
+def product_packed(values, columns, N, k, panels, m, n, out):
+    """out (N, n) = g · W for W (m, n) in panels."""
+    for p in range((n + LANES - 1) // LANES):
+        times_panel(values, columns, N, k, panels + p * m * LANES * BYTES, out, n, p * LANES, False)
+
+
+@kernel
+def product(values, columns, N, k, matrix, m, n, out, add, panel):
+    """out (N, n) = g · W for W (m, n), plus what is there if `add`; panel (m, LANES) is scratch."""
+    M, P = floats(matrix, (m, n)), floats(panel, (m, LANES))
+    for column in range(0, n, LANES):
+        fill(P, M, 0, column)
+        times_panel(values, columns, N, k, panel, out, n, column, add)
+
+
+@kernel
+def by_chunk(values, columns, N, m, k, starts, rows, weights, total):
+    """Sort the entries of g by chunk of CHUNK rows, then by column: list j of chunk c is number c · m + j.
+
+    starts (chunks · m + 1) are the lists' offsets; rows, weights (N · k) hold each entry's row in its chunk
+    and its value, total (m) the sum of each column.
+    """
+    lists = (N + CHUNK - 1) // CHUNK * m
+    V, K, T = floats(values, (N, k)), ints(columns, (N, k)), floats(total, m)
+    S, R, W = ints(starts, lists + 1), ints(rows, N * k), floats(weights, N * k)
+    S[:] = 0
+    T[:] = 0
+    for r in range(N):
+        first = r // CHUNK * m
+        for q in range(k):
+            S[first + K[r, q]] += 1
+            T[K[r, q]] += V[r, q]
+    at = 0
+    for j in range(lists + 1):
+        at, S[j] = at + S[j], at
+    for r in range(N):
+        first = r // CHUNK * m
+        for q in range(k):
+            at = S[first + K[r, q]]
+            S[first + K[r, q]] = at + 1
+            R[at], W[at] = r % CHUNK, V[r, q]
+    for j in range(lists, 0, -1):  # every list's start has moved on to the next one's
+        S[j] = S[j - 1]
+    S[0] = 0
+
+
+@kernel
+def transposed_product(starts, rows, weights, N, m, matrix, n, out, panel, sums):
+    """out (m, n) = gᵀ · matrix (N, n) by the lists of `by_chunk`; panel (CHUNK, ·) and sums (m, CHUNK_LANES)
+    are scratch."""
+    chunks, stride = (N + CHUNK - 1) // CHUNK, CHUNK_LANES * BYTES
+    S, M, Z = ints(starts, chunks * m + 1), floats(matrix, (N, n)), floats(out, (m, n))
+    P, T = floats(panel, (CHUNK, CHUNK_LANES)), floats(sums, (m, CHUNK_LANES))
+    for column in range(0, n, CHUNK_LANES):
+        T[:] = 0
+        for c in range(chunks):
+            fill(P[: N - c * CHUNK], M, c * CHUNK, column)
+            for j in range(m):
+                list_ = c * m + j
+                combine_lists(sums + j * stride, panel, stride, rows, weights, S[list_], S[list_ + 1])
+        width = min(CHUNK_LANES, n - column)
+        for j in range(m):
+            to, of = Z[j, column : column + width], T[j]
+            for i in range(width):
+                to[i] = of[i]

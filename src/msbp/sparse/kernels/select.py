@@ -1,8 +1,8 @@
-"""Exact top-k of one row by a threshold on the bits of its magnitudes.
+"""The method on one row: g ← top_k(∂ℓ/∂h + m) and m ← γ(∂ℓ/∂h + m − g), with an exact top-k.
 
-A float's bits without the sign order like its magnitude, so thresholds are integers. The search starts
-from how far below the largest magnitude the last row's threshold lay; rows of one layer resemble each
-other.
+Top-k goes by a threshold on the bits of the magnitudes: a float's bits without the sign order like its
+magnitude, so thresholds are integers. The search starts at the last row's distance between the largest
+magnitude and the threshold; rows of one layer resemble each other.
 """
 
 import numpy as np
@@ -12,15 +12,91 @@ from .simd import lowest, ones, reaches
 
 MAGNITUDE = np.int32(0x7FFFFFFF)
 INFINITE = np.int32(0x7F800000)  # and above: NaN
-LANES = 32  # scratch is a multiple of this
-FIRST_DISTANCE = 2 << 23  # two octaves below the largest magnitude, until a row has told better
+LANES = 32  # a row is zero beyond its end, up to a multiple of this
+FIRST_DISTANCE = 2 << 23  # two octaves below the largest magnitude: the guess for the first row
 SLACK = 24  # candidates beyond 2k that are sifted rather than searched for again
 QUARTER_OCTAVE = 1 << 21
+NOT_FINITE = -1
+
+
+@kernel
+def whole_lanes(n):
+    """Return n rounded up to a multiple of LANES."""
+    return (n + LANES - 1) // LANES * LANES
+
+
+@kernel
+def search_size(n):
+    """Return the size of one of top_k's work arrays: whole lanes, and room for zeros beyond the end."""
+    return whole_lanes(n) + 2 * LANES
+
+
+@kernel
+def search_arrays(work, n):
+    """Split work (3 · search_size(n), int32) into candidates, their magnitudes and the kept indices."""
+    size = search_size(n)
+    return work[:size], work[size : 2 * size], work[2 * size : 3 * size]
+
+
+@kernel
+def add(row, other):
+    for c in range(row.size):
+        row[c] += other[c]
+
+
+@kernel
+def sparsify(bits, m, gamma, m_next, accumulate, k, distance, search, values, columns, first):
+    """Estimate one row ∂ℓ/∂h in place: g goes to values and columns (k, from `first` on), γ times the rest to
+    the memory m_next.
+
+    bits (whole lanes) are those of ∂ℓ/∂h, zero beyond its end; m and m_next are of its width, or of none
+    without memory. accumulate: the rest adds to m_next, which several rows share. Return how many entries g
+    has, or NOT_FINITE, and the next row's distance.
+    """
+    row = bits.view(np.float32)
+    largest = carry(bits, m)  # ∂ℓ/∂h + m
+    if largest >= INFINITE:
+        return NOT_FINITE, distance
+    count, distance = top_k(bits, k, largest, distance, search)
+    move(row, search[2], count, values, columns, first)  # g ← top_k(∂ℓ/∂h + m), and the row becomes the rest
+    remember(row, gamma, m_next, accumulate)  # m ← γ(∂ℓ/∂h + m − g)
+    return count, distance
+
+
+@kernel
+def carry(bits, m):
+    """Add the memory to a row; return the bits of its largest magnitude."""
+    row = bits.view(np.float32)
+    for j in range(m.size):
+        row[j] += m[j]
+    return largest_magnitude(bits)
+
+
+@kernel
+def move(row, kept, count, values, columns, first):
+    """Move the kept entries out of a row: to values and, counted from `first`, columns; zeros behind them."""
+    for q in range(count):
+        j = kept[q]
+        values[q], columns[q] = row[j], j + first
+        row[j] = 0
+    for q in range(count, values.size):  # fewer than k entries are not zero
+        values[q], columns[q] = 0, first
+
+
+@kernel
+def remember(row, gamma, m_next, accumulate):
+    """Store γ times the rest of a row as the next memory, or add it to a sum over rows."""
+    if accumulate:
+        for j in range(m_next.size):
+            m_next[j] += gamma * row[j]
+    else:
+        for j in range(m_next.size):
+            m_next[j] = gamma * row[j]
 
 
 @kernel
 def largest_magnitude(bits):
-    """The bits of the largest magnitude."""
+    """Return the bits of the largest magnitude."""
     largest = np.int32(0)
     for j in range(bits.size):
         largest = max(largest, np.int32(bits[j] & MAGNITUDE))
@@ -29,6 +105,7 @@ def largest_magnitude(bits):
 
 @kernel
 def count_reaching(bits, lanes, threshold):
+    """Return how many of the first `lanes` magnitudes reach the threshold."""
     count = 0
     for i in range(0, lanes, LANES):
         count += ones(reaches(bits, i, np.int32(threshold)))
@@ -37,7 +114,7 @@ def count_reaching(bits, lanes, threshold):
 
 @kernel
 def find_threshold(bits, lanes, k, largest, distance):
-    """A threshold that k to 2k + 24 entries reach, or the lowest one (1), or one where many tie."""
+    """Return a threshold that k to 2k + 24 entries reach, or the lowest one (1), or one where many tie."""
     low, high, step = 1, largest + 1, QUARTER_OCTAVE
     t = max(1, largest - distance)
     count = count_reaching(bits, lanes, t)
@@ -59,7 +136,7 @@ def find_threshold(bits, lanes, k, largest, distance):
 
 @kernel
 def gather_candidates(bits, lanes, threshold, candidates, magnitudes):
-    """Ascending indices of the entries that reach the threshold, and their magnitudes padded with zeros."""
+    """List the indices of the entries that reach the threshold, and their magnitudes with zeros behind."""
     found = 0
     for i in range(0, lanes, LANES):
         word = reaches(bits, i, np.int32(threshold))
@@ -68,22 +145,24 @@ def gather_candidates(bits, lanes, threshold, candidates, magnitudes):
             candidates[found], magnitudes[found] = j, bits[j] & MAGNITUDE
             word &= word - 1
             found += 1
-    for q in range(found, (found + LANES - 1) // LANES * LANES):
+    for q in range(found, whole_lanes(found)):
         magnitudes[q] = 0
     return found
 
 
 @kernel
-def top_k(bits, lanes, k, largest, distance, candidates, magnitudes, kept):
-    """Write the ascending indices of the k largest magnitudes to kept, ties to the lowest; zeros are
-    never kept.
+def top_k(bits, k, largest, distance, search):
+    """Find the ascending indices of the k largest magnitudes, ties to the lowest; zeros are never kept.
 
-    bits (lanes) holds the row, zero beyond its end. Returns how many were kept and the next distance.
+    bits (whole lanes) holds the row, zero beyond its end. The indices are search[2]. Return how many were
+    kept and the next row's distance.
     """
+    candidates, magnitudes, kept = search
+    lanes = bits.size
     low = find_threshold(bits, lanes, k, largest, distance)
     distance = largest - low
     found = gather_candidates(bits, lanes, low, candidates, magnitudes)
-    padded, high, reached = (found + LANES - 1) // LANES * LANES, largest + 1, found
+    padded, high, reached = whole_lanes(found), largest + 1, found
     while reached > k and high - low > 1:
         t = low + (high - low) // 2
         count = count_reaching(magnitudes, padded, t)

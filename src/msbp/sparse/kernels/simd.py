@@ -1,4 +1,11 @@
-"""What numba cannot say: addresses as arrays, 32 comparisons at once, 32-bit hashing, a call of BLAS."""
+"""Memory by address and arithmetic on vectors of floats, as LLVM instructions.
+
+numba vectorises a loop over a row but leaves the end of the row to scalar code, which at a few hundred
+columns takes most of the time where a square root and a division are in it. Sums of weighted rows stay in
+registers only if they are written down for the compiler itself.
+"""
+
+from collections.abc import Callable
 
 import numpy as np
 from llvmlite import ir
@@ -9,12 +16,14 @@ from numba.np.arrayobj import make_array
 
 from .compile import kernel
 
-I32, I64 = ir.IntType(32), ir.IntType(64)
+BYTES = 4  # of a float32 or int32
+REAL, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
+LADDER = (64, 16, 4, 1)  # floats at once, from the start of a row to its end
 
 
 @intrinsic
 def pointer(typing, address):
-    """An integer as a pointer."""
+    """Return an integer as a pointer."""
     return types.voidptr(types.int64), lambda c, b, s, a: b.inttoptr(a[0], cgutils.voidptr_t)
 
 
@@ -40,10 +49,10 @@ def longs(address, shape):
 
 @intrinsic
 def address_of(typing, array):
-    """Where the data of an array begins.
+    """Return the address of an array's data.
 
-    numba frees an array behind its last use by name, so an array that a kernel made itself must not be known
-    by its address alone: take the address in the call that reads it.
+    numba frees an array after the last use of its name, so a kernel must not keep an array of its own by
+    address alone: take the address in the call that reads it.
     """
 
     def build(context, b, signature, args):
@@ -54,9 +63,9 @@ def address_of(typing, array):
 
 @intrinsic
 def reaches(typing, bits, start, threshold):
-    """A word of 32 bits: bit j says that the magnitude of bits[start + j] reaches the threshold.
+    """Return 32 bits, the j-th set if the magnitude of bits[start + j] is at least the threshold.
 
-    bits (int32) are float patterns; without the sign they order like the magnitudes.
+    bits (int32) are bit patterns of floats; without the sign they order like the magnitudes.
     """
 
     def build(context, b, signature, args):
@@ -64,8 +73,8 @@ def reaches(typing, bits, start, threshold):
         none = ir.Constant(lanes, ir.Undefined)
         one = b.insert_element(none, args[2], I32(0))
         thresholds = b.shuffle_vector(one, none, ir.Constant(lanes, [0] * 32))
-        place = b.gep(make_array(signature.args[0])(context, b, args[0]).data, [args[1]])
-        loaded = b.load(b.bitcast(place, lanes.as_pointer()), align=4)
+        first = b.gep(make_array(signature.args[0])(context, b, args[0]).data, [args[1]])
+        loaded = b.load(b.bitcast(first, lanes.as_pointer()), align=4)
         magnitudes = b.and_(loaded, ir.Constant(lanes, [0x7FFFFFFF] * 32))
         return b.zext(b.bitcast(b.icmp_signed(">=", magnitudes, thresholds), I32), I64)
 
@@ -73,20 +82,30 @@ def reaches(typing, bits, start, threshold):
 
 
 @intrinsic
+def times(typing, a, b):
+    """Return a b; unlike `*` in a kernel, the compiler does not reorder a product of several factors."""
+
+    def build(context, builder, signature, args):
+        return builder.fmul(*args, flags=["contract"])
+
+    return types.float32(types.float32, types.float32), build
+
+
+@intrinsic
 def ones(typing, word):
-    """How many bits are set."""
+    """Return the number of bits set."""
     return types.int64(types.int64), lambda c, b, s, a: b.ctpop(a[0])
 
 
 @intrinsic
 def lowest(typing, word):
-    """Index of the lowest set bit."""
+    """Return the index of the lowest set bit."""
     return types.int64(types.int64), lambda c, b, s, a: b.cttz(a[0], ir.IntType(1)(1))
 
 
 @intrinsic
 def scramble(typing, word):
-    """The hash of dropout.py; numba would widen its 32-bit steps to 64 bits, at half the speed."""
+    """Return the hash of dropout.py; numba would widen its 32-bit steps to 64 bits, at half the speed."""
 
     def build(context, b, signature, args):
         h = b.trunc(args[0], I32)
@@ -97,59 +116,113 @@ def scramble(typing, word):
     return types.uint32(types.uint64), build
 
 
-@intrinsic
-def _sgemm(typing, function, ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc):
-    """Call BLAS's sgemm at an address; every argument goes by reference, as Fortran wants it."""
-    whole = types.int64
-    signature = types.void(*[whole] * 10, types.float32, whole, whole)
+class Lanes:
+    """Instructions on vectors of `size` floats; addresses are integers."""
 
-    def build(context, builder, sig, args):
-        def by_reference(value, kind):
-            place = cgutils.alloca_once(builder, kind)
-            builder.store(builder.trunc(value, kind) if kind in (I32, ir.IntType(8)) else value, place)
-            return builder.bitcast(place, cgutils.voidptr_t)
+    def __init__(self, builder: ir.IRBuilder, size: int):
+        self.b, self.vector, self.size = builder, ir.VectorType(REAL, size), size
 
-        function, ta, tb, m, n, k, a, lda, b, ldb, beta, c, ldc = args
-        char, real = ir.IntType(8), ir.FloatType()
-        address = [builder.inttoptr(value, cgutils.voidptr_t) for value in (a, b, c)]
-        passed = [by_reference(t, char) for t in (ta, tb)] + [by_reference(size, I32) for size in (m, n, k)]
-        passed += [by_reference(real(1.0), real), address[0], by_reference(lda, I32)]
-        passed += [
-            address[1],
-            by_reference(ldb, I32),
-            by_reference(beta, real),
-            address[2],
-            by_reference(ldc, I32),
-        ]
-        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t] * 13)
-        builder.call(builder.inttoptr(function, kind.as_pointer()), passed)
-        return context.get_dummy_value()
+    def at(self, address: ir.Value, kind: ir.Type) -> ir.Value:
+        return self.b.inttoptr(address, kind.as_pointer())
 
-    return signature, build
+    def load(self, address: ir.Value) -> ir.Value:
+        return self.b.load(self.at(address, self.vector), align=BYTES)
 
+    def store(self, value: ir.Value, address: ir.Value) -> None:
+        self.b.store(value, self.at(address, self.vector), align=BYTES)
 
-PLAIN, TRANSPOSED = ord("N"), ord("T")
+    def splat(self, value: ir.Value) -> ir.Value:
+        none = ir.Constant(self.vector, ir.Undefined)
+        one = self.b.insert_element(none, value, I32(0))
+        return self.b.shuffle_vector(one, none, ir.Constant(ir.VectorType(I32, self.size), [0] * self.size))
 
+    def times_plus(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+        """Return a b + c, fused where the processor can."""
+        return self.b.fadd(self.b.fmul(a, b, flags=["contract"]), c, flags=["contract"])
 
-@kernel
-def product_nt(sgemm, a, b, out, m, n, k):
-    """out (m, n) = a (m, k) b (n, k)ᵀ, rows contiguous."""
-    _sgemm(sgemm, TRANSPOSED, PLAIN, n, m, k, b, k, a, k, np.float32(0), out, n)
+    def root(self, value: ir.Value) -> ir.Value:
+        kind, name = ir.FunctionType(self.vector, [self.vector]), f"llvm.sqrt.v{self.size}f32"
+        return self.b.call(cgutils.get_or_insert_function(self.b.module, kind, name), [value])
 
+    def weighted_sum(self, base, stride, rows, values, start, stop, first: ir.Value | None = None):
+        """Return `first` plus Σ over q in [start, stop) of values[q] · base[rows[q]], kept in registers.
 
-@kernel
-def part_product_nt(sgemm, a, lda, b, ldb, beta, out, m, n, k):
-    """out (m, n) = beta out + a (m, k) b (n, k)ᵀ, where the rows of a and b are lda and ldb floats apart."""
-    _sgemm(sgemm, TRANSPOSED, PLAIN, n, m, k, b, ldb, a, lda, np.float32(beta), out, n)
-
-
-@kernel
-def product_nn(sgemm, a, b, out, m, n, k):
-    """out (m, n) = a (m, k) b (k, n)."""
-    _sgemm(sgemm, PLAIN, PLAIN, n, m, k, b, n, a, k, np.float32(0), out, n)
+        rows are int32; the rows of base are `stride` bytes apart.
+        """
+        b = self.b
+        total = cgutils.alloca_once(b, self.vector)
+        b.store(ir.Constant(self.vector, [0.0] * self.size) if first is None else first, total)
+        with cgutils.for_range_slice(b, start, stop, I64(1), I64) as (q, _):
+            entry = b.mul(q, I64(BYTES))
+            row = b.load(self.at(b.add(rows, entry), I32), align=BYTES)
+            value = b.load(self.at(b.add(values, entry), REAL), align=BYTES)
+            line = self.load(b.add(base, b.mul(b.zext(row, I64), stride)))
+            b.store(self.times_plus(self.splat(value), line, b.load(total)), total)
+        return b.load(total)
 
 
-@kernel
-def product_tn(sgemm, a, b, out, m, n, k):
-    """out (m, n) = a (k, m)ᵀ b (k, n)."""
-    _sgemm(sgemm, PLAIN, TRANSPOSED, n, m, k, b, n, a, m, np.float32(0), out, n)
+def ladder(
+    b: ir.IRBuilder, columns: ir.Value, piece: Callable[[Lanes, ir.Value], None], overlap: bool = False
+) -> None:
+    """Emit piece(lanes, offset in bytes) for a row: as many pieces of 64 columns as fit, then of 16, 4 and 1.
+
+    overlap: the last 64 columns of a row of 64 or more are one piece that overlaps the one before, faster
+    than small ones; for pieces that only write.
+    """
+    start, end = I64(0), b.mul(columns, I64(BYTES))
+    for size in LADDER:
+        step, rest = I64(size * BYTES), b.sub(end, start)
+        stop = b.add(start, b.and_(rest, I64(-size * BYTES)))
+        if overlap and size == LADDER[0]:
+            stop = b.select(b.icmp_signed(">=", rest, step), end, start)
+        last = b.sub(stop, step)
+        with cgutils.for_range_slice(b, start, stop, step, I64) as (offset, _):
+            if overlap and size == LADDER[0]:
+                offset = b.select(b.icmp_signed(">", offset, last), last, offset)
+            piece(Lanes(b, size), offset)
+        start = stop
+
+
+def panel_sum(lanes: int, add: bool = False):
+    """Return a kernel that sums weighted rows of `lanes` columns; with `add` it adds to what is in `out`."""
+
+    @intrinsic
+    def panel(typing, out, base, stride, rows, values, start, stop):
+        """out[:lanes] ← Σ over q in [start, stop) of values[q] · base[rows[q]][:lanes]; all are addresses.
+
+        rows are int32; the rows of base are `stride` bytes apart.
+        """
+
+        def build(context, builder, signature, args):
+            out, *product = args
+            floats = Lanes(builder, lanes)
+            floats.store(floats.weighted_sum(*product, first=floats.load(out) if add else None), out)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 7), build
+
+    return panel
+
+
+def row_sum(add: bool):
+    """Return a kernel that sums weighted rows of any width; with `add` it adds to what is in `out`."""
+
+    @intrinsic
+    def row(typing, out, width, base, stride, rows, values, start, stop):
+        """As panel_sum's, for rows of `width` columns."""
+
+        def build(context, builder, signature, args):
+            out, width, base, stride, rows, values, start, stop = args
+
+            def piece(floats: Lanes, offset: ir.Value) -> None:
+                to = builder.add(out, offset)
+                first = floats.load(to) if add else None
+                part = builder.add(base, offset)
+                floats.store(floats.weighted_sum(part, stride, rows, values, start, stop, first), to)
+
+            ladder(builder, width, piece, overlap=not add)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 8), build
+
+    return row

@@ -1,7 +1,7 @@
-"""A product that leaves out the columns of x that are zero in 32 examples, as at the rims of images.
+"""A matrix product that skips the columns of x that are zero in 32 examples, as at the rims of images.
 
-Letters: B batch, i in_features, n out_features. 32 examples lie side by side in a vector, so the rows of the
-weight are read as they are, one number at a time, and nothing of them is packed.
+Letters: B batch, i in_features, n out_features. 32 examples are adjacent in a vector, so that the rows of
+the weight are read as they are, one number at a time, without packing.
 """
 
 import numpy as np
@@ -12,12 +12,11 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .compile import kernel
-from .lanes import BYTES, I32, I64, REAL, Lanes
 from .select import MAGNITUDE
-from .simd import address_of, floats, ints
+from .simd import BYTES, I32, I64, REAL, Lanes, address_of, floats, ints
 
 LANES = 32
-PANEL = 192  # columns of x that are worked on at a time: 24 KiB
+PANEL = 192  # columns of x at a time: 24 KiB
 LINE = 64  # bytes
 ROWS = 6 if get_host_cpu_features().get("avx512f") else 2  # sums that fit into the registers
 WORTH_IT = 0.75  # of BLAS's multiplications
@@ -37,16 +36,16 @@ def _products(rows: int):
             outs = [b.add(out, I64(r * LANES * BYTES)) for r in range(rows)]
             lines = [b.add(weight, b.mul(stride, I64(r))) for r in range(rows)]
             sums = [cgutils.alloca_once(b, f.vector) for _ in range(rows)]
-            for total, place in zip(sums, outs, strict=True):
-                b.store(f.load(place), total)
+            for total, to in zip(sums, outs, strict=True):
+                b.store(f.load(to), total)
             with cgutils.for_range(b, count, intp=I64) as loop:
-                column = b.load(f.place(b.add(columns, b.mul(loop.index, I64(BYTES))), I32), align=BYTES)
+                column = b.load(f.at(b.add(columns, b.mul(loop.index, I64(BYTES))), I32), align=BYTES)
                 examples = f.load(b.add(x, b.mul(loop.index, I64(LANES * BYTES))))
                 for total, line in zip(sums, lines, strict=True):
-                    value = b.load(f.place(b.add(line, b.zext(column, I64)), REAL), align=BYTES)
+                    value = b.load(f.at(b.add(line, b.zext(column, I64)), REAL), align=BYTES)
                     b.store(f.times_plus(f.splat(value), examples, b.load(total)), total)
-            for total, place in zip(sums, outs, strict=True):
-                f.store(b.load(total), place)
+            for total, to in zip(sums, outs, strict=True):
+                f.store(b.load(total), to)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 6), build
@@ -59,7 +58,7 @@ _many, _one = _products(ROWS), _products(1)
 
 @kernel
 def aligned(count):
-    """Zeros (count) that begin with a line of the cache."""
+    """Return zeros (count) that begin at a cache line."""
     flat = np.zeros(count + LINE // BYTES, np.float32)
     return flat[(-address_of(flat) & (LINE - 1)) // BYTES :][:count]
 
@@ -98,9 +97,9 @@ def products(weight, n, i, columns, x, count, sums):
 
 @kernel
 def product_of_used(x, weight, z, B, n, i):
-    """z (B, n) = x (B, i) weightᵀ; False, and nothing done, where that is more work than leaving it to BLAS.
+    """z (B, n) = x (B, i) weightᵀ; return False, without a product, where BLAS is expected to be faster.
 
-    The first 32 examples decide. A column of zeros counts as nothing even if its weights are not finite.
+    The first 32 examples decide. A column of zeros contributes zero even if its weights are not finite.
     """
     X, Z, columns = floats(x, (B, i)), floats(z, (B, n)), np.empty(i + 1, np.int32)
     rows = min(LANES, B)

@@ -1,4 +1,4 @@
-"""Optimizer steps over all parameters of a group in one call; a row-sparse gradient is taken row by row.
+"""Steps of Adam and SGD over all parameters of a group in one call; row-sparse gradients go row by row.
 
 Letters: n rows, i columns of a weight, u rows that have a gradient. A dense parameter is one row.
 """
@@ -6,12 +6,12 @@ Letters: n rows, i columns of a weight, u rows that have a gradient. A dense par
 import math
 
 import numpy as np
-from numba import carray
+from llvmlite import ir
+from numba import carray, types
+from numba.extending import intrinsic
 
-from .adam import drift_row, step_row
 from .compile import kernel
-from .lanes import BYTES
-from .simd import floats, ints, longs, pointer
+from .simd import BYTES, Lanes, floats, ints, ladder, longs, pointer
 
 _WHOLE = (
     "weight", "first", "second",   # (n, i): the parameter and the optimizer's moments, 0 where it has none
@@ -30,12 +30,60 @@ def table_of(address, count):
 
 @kernel
 def gradient_rows(r):
-    """Return for each of the n rows where its gradient is among the u rows, or -1."""
+    """Return for each of the n rows the index of its gradient among the u rows, or -1."""
     at, indices = np.full(r.n, -1, np.int64), longs(r.indices, r.u)
     for q in range(r.u):
         if 0 <= indices[q] < r.n:
             at[indices[q]] = q
     return at
+
+
+def updated(f: Lanes, p: ir.Value, first: ir.Value, second: ir.Value, rate, root, eps) -> ir.Value:
+    """Return p - rate first / (sqrt(second) root + eps) from splat numbers."""
+    return f.b.fsub(p, f.b.fdiv(f.b.fmul(rate, first), f.times_plus(f.root(second), root, eps)))
+
+
+@intrinsic
+def step_row(typing, p, m, v, g, i, decay1, decay2, new1, new2, rate, root, eps):
+    """One step of Adam for a row (i) with gradient g, all given by address.
+
+    Piece by piece: numba would leave the end of the row to scalar roots and divisions.
+    """
+
+    def build(context, b: ir.IRBuilder, signature, args):
+        addresses, columns, numbers = args[:4], args[4], args[5:]
+
+        def piece(f: Lanes, offset: ir.Value) -> None:
+            p, m, v, g = (b.add(address, offset) for address in addresses)
+            decay1, decay2, new1, new2, rate, root, eps = (f.splat(number) for number in numbers)
+            gradient = f.load(g)
+            first = f.times_plus(decay1, f.load(m), b.fmul(new1, gradient))
+            second = f.times_plus(decay2, f.load(v), b.fmul(b.fmul(new2, gradient), gradient))
+            f.store(first, m)
+            f.store(second, v)
+            f.store(updated(f, f.load(p), first, second, rate, root, eps), p)
+
+        ladder(b, columns, piece)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 5, *[types.float32] * 7), build
+
+
+@intrinsic
+def drift_row(typing, p, m, v, i, rate, root, eps):
+    """Adam's update of a row (i) without gradient; rate and root include the moments' decay."""
+
+    def build(context, b: ir.IRBuilder, signature, args):
+        addresses, columns, numbers = args[:3], args[3], args[4:]
+
+        def piece(f: Lanes, offset: ir.Value) -> None:
+            p, m, v = (b.add(address, offset) for address in addresses)
+            f.store(updated(f, f.load(p), f.load(m), f.load(v), *(f.splat(x) for x in numbers)), p)
+
+        ladder(b, columns, piece)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 4, *[types.float32] * 3), build
 
 
 @kernel
@@ -53,8 +101,8 @@ def adam_dense(p, m, v, g, decay1, decay2, rate, root, eps):
 def adam_rows(r, powers1, powers2, rate, root, eps):
     """A step of Adam with a row-sparse gradient.
 
-    Moments of rows without gradient only decay, so they are left as they are and last_step says how old they
-    are. A row that has had no gradient for longer than the powers reach is not updated: its update is below
+    Moments of rows without gradient only decay, so they are left as they are and last_step gives their age. A
+    row that has had no gradient for longer than the powers reach is not updated: its update is below
     float32's resolution.
     """
     n, i, horizon = r.n, r.i, powers1.size - 1

@@ -1,1 +1,1 @@
-"""Linear layers with what stands around them - embedding, activation, dropout, loss - as chains of stages."""
+"""Chains of stages: linear layers with activation and dropout, an embedding before and a loss after them."""

@@ -1,4 +1,4 @@
-"""The autograd node of a chain of stages: by kernel where they fit, in plain torch on any device and dtype.
+"""The autograd node of a chain of stages: by kernel where supported, else in plain torch.
 
 Letters: B batch, i in_features, n out_features, F tokens an example. Parameters are a weight and a bias, or
 None, per stage, and the table of an embedding, if there is one.
@@ -49,8 +49,10 @@ class StageRun:
         first, last = parameters[0], parameters[2 * len(self.stages) - 2]
         assert first is not None and last is not None
         if width != first.shape[-1]:
-            wanted = f"(..., {first.shape[-1]})"
-            raise ValueError(f"{self.stages[0].linear} got an input of shape {tuple(x.shape)}, not {wanted}")
+            raise ValueError(
+                f"{self.stages[0].linear} got an input of shape {tuple(x.shape)}, "
+                f"not (..., {first.shape[-1]})"
+            )
         if torch.is_autocast_enabled(device):
             # selection and memory need the parameters' precision, so the stages step out of autocast
             with torch.autocast(device, enabled=False):
@@ -63,7 +65,7 @@ class StageRun:
         return Pass.apply(self, self.prepare(x, parameters) if supports(x) else None, x, *parameters)
 
     def look_up(self, tokens: Tensor) -> Tensor | None:
-        """Return the output of the stages for the rows of the tokens (B, F), or None where no kernel can."""
+        """Return the output of the stages for rows of the tokens (B, F), or None without kernel support."""
         if not torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):
             return None
         if tokens.dim() != 2 or tokens.dtype not in (torch.int32, torch.int64) or not tokens.is_cpu:
@@ -75,7 +77,7 @@ class StageRun:
         return None if passing is None else Pass.apply(self, passing, tokens, *parameters)
 
     def prepare(self, x: Tensor, parameters: Parameters) -> "Passing | None":
-        """Return a workspace and checked addresses, or None if a batch has to go through plain torch."""
+        """Return a workspace and checked addresses, or None if a batch has to use plain torch."""
         B, width = x.shape
         if not B or not kernels_allowed():
             return None
@@ -108,17 +110,17 @@ class StageRun:
         return Passing(pool, workspace, x, addresses)
 
 
-MOST_POOLS = 8  # of settings that a chain has run with; schedules of k may go through many
+MOST_POOLS = 8  # of settings of a chain; a schedule of k has many
 
 
 class Passing:
     """A pass between forward and backward: its workspace and input, freed when torch frees the graph."""
 
-    __slots__ = ("addresses", "pool", "version", "workspace", "x")
+    __slots__ = ("addresses", "pool", "version", "workspace", "x", "x_address")
 
     def __init__(self, pool: list[Workspace], workspace: Workspace, x: Tensor, addresses: list[int]):
         self.pool, self.workspace, self.x, self.addresses = pool, workspace, x, addresses
-        self.version = x._version
+        self.version, self.x_address = x._version, x.data_ptr()
 
     def __del__(self) -> None:
         self.pool.append(self.workspace)
@@ -128,7 +130,7 @@ class Passing:
     ) -> tuple[Tensor | None, list[Tensor | None]]:
         """Return ∂ℓ/∂x and the parameters' gradients; RuntimeError if x or a weight has changed."""
         x, workspace = self.x, self.workspace
-        if x._version != self.version:
+        if x._version != self.version or x.data_ptr() != self.x_address:
             raise RuntimeError(
                 "one of the variables needed for gradient computation has been modified by an inplace "
                 "operation: the input of a converted layer"
@@ -140,14 +142,17 @@ class Passing:
 
 
 class Pass(torch.autograd.Function):
-    """The node. By kernel, the first saved tensor is an empty one that carries the Passing, so that torch's
-    own rules decide how long it lasts."""
+    """Consecutive stages as an autograd function.
+
+    By kernel, the first saved tensor is an empty one that holds the Passing, so that torch frees them
+    together.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, run: StageRun, passing: Passing | None, x: Tensor, *parameters: Tensor | None
     ) -> Tensor:
-        ctx.run, ctx.parameters, ctx.by_kernel = run, parameters, passing is not None
+        ctx.run, ctx.parameters, ctx.uses_kernel = run, parameters, passing is not None
         # weights are saved, so that torch reports one that was changed in place
         weights = parameters[::2]
         if passing is None:
@@ -170,14 +175,14 @@ class Pass(torch.autograd.Function):
             )
         grad, (needs_x, *needs) = plain(grads[0]), ctx.needs_input_grad[2:]
         grad_x: Tensor | None
-        if not ctx.by_kernel:
+        if not ctx.uses_kernel:
             count = len(ctx.run.stages)
             tensors = ctx.saved_tensors
             saved = [SavedStage(*tensors[at : at + 2]) for at in range(0, 2 * count, 2)]
             with torch.autocast(grad.device.type, enabled=False):
                 grad_x, formed = pull(ctx.run.stages, ctx.kept, saved, tensors[2 * count :], grad)
-            wanted = [g if need else None for g, need in zip(formed, needs, strict=True)]
-            return None, None, grad_x if needs_x else None, *wanted
+            needed = [g if need else None for g, need in zip(formed, needs, strict=True)]
+            return None, None, grad_x if needs_x else None, *needed
         grad_x, gradients = pull_by_kernel(ctx, grad, tuple(needs), needs_x)
         return None, None, grad_x, *gradients
 

@@ -1,4 +1,4 @@
-"""Chain: a Sequential whose linear layers, with the activations and dropouts behind them, are one node."""
+"""Chain: a Sequential whose linear layers, with the activations and dropouts after them, are one node."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -32,7 +32,7 @@ class Chain(Converted, nn.Sequential):
 
     @eager
     def look_up(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
-        """self(embedding(tokens).flatten(1)), with an ordinary embedding as part of the first node."""
+        """Return self(embedding(tokens).flatten(1)), with an ordinary embedding as part of the first node."""
         first, *others = self._steps()
         x = None
         if isinstance(first, StageRun) and has_ordinary_rows(embedding) and not any(hooks_of([embedding])):
@@ -47,7 +47,7 @@ class Chain(Converted, nn.Sequential):
         return x
 
     def _steps(self) -> list[Step]:
-        """Runs of stages, and other modules; found anew when a module or a hook has come or gone."""
+        """Return runs of stages and other modules, grouped anew when modules or hooks have changed."""
         modules = list(self._modules.values())
         known = self.__dict__
         seen = [*modules, *map(type, modules)]  # a parametrised layer is the same object under another class
@@ -63,7 +63,7 @@ class Chain(Converted, nn.Sequential):
 
 
 def look_up(embedding: nn.Embedding, net: nn.Module, tokens: Tensor) -> Tensor:
-    """net(embedding(tokens).flatten(1)) for tokens (B, F), at less cost if net has become a Chain.
+    """Return net(embedding(tokens).flatten(1)) for tokens (B, F), at less cost if net is a Chain.
 
     Products of rows that many examples share are formed once, and the gradient of the table is kept as
     the rows that were looked up; the numbers are the same but for rounding.
@@ -72,9 +72,9 @@ def look_up(embedding: nn.Embedding, net: nn.Module, tokens: Tensor) -> Tensor:
 
 
 def group(modules: Iterable[tuple[nn.Module, bool]]) -> list[Step]:
-    """Each linear layer with what follows it as a stage, stages in a row as one StageRun.
+    """Group each linear layer with its activation and dropout as a stage, consecutive stages as one StageRun.
 
-    With each module it is said whether it may be taken; others are called as they are.
+    modules are pairs of a module and whether it may be part of a stage; others are called as they are.
     """
     found: list[Step] = []
     stages: tuple[Stage, ...] = ()
@@ -99,7 +99,7 @@ def group(modules: Iterable[tuple[nn.Module, bool]]) -> list[Step]:
 
 
 def hooks_of(modules: Iterable[nn.Module | None]) -> list[dict]:
-    """Where hooks on these modules, and on all modules, would be."""
+    """Return the dictionaries of hooks of these modules, and of hooks on all modules."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     own = [getattr(module, kind) for module in modules if module is not None for kind in kinds]
     return [*own, *MODULE_HOOKS]

@@ -1,4 +1,4 @@
-"""Embeddings whose gradient is kept as the rows that a batch looked up: alone, or in front of a chain.
+"""Embeddings with a row-sparse gradient, of the rows that a batch looked up: alone, or before a chain.
 
 Letters: B batch, F tokens an example, N lookups, V rows of the table, E their width, n outputs of the first
 stage, U distinct tokens of a batch.
@@ -35,13 +35,14 @@ class RowEmbedding(Converted, nn.Embedding):
     def forward(self, ids: Tensor) -> Tensor:
         """Return x (..., E) of ids (...)."""
         weight = self.weight
-        if torch.is_grad_enabled() and weight.requires_grad and uses_kernel(weight) and ids.numel():
+        learns = torch.is_grad_enabled() and weight.requires_grad
+        if learns and has_ordinary_rows(self) and uses_kernel(weight) and ids.numel():
             return RowLookup.apply(self.padding_idx, ids, weight)
         return super().forward(ids)
 
 
 class RowLookup(torch.autograd.Function):
-    """The node of a lookup, whose backward pass sums ∂ℓ/∂x by token."""
+    """A lookup as an autograd function, whose backward pass sums ∂ℓ/∂x by token."""
 
     @staticmethod
     def forward(ctx: Any, padding: int | None, ids: Tensor, weight: Tensor) -> Tensor:
@@ -73,7 +74,7 @@ def gradient_of_table(tokens: Tensor, rows: Tensor, V: int, padding: int | None)
 
 
 class Lookup:
-    """An embedding in front of a chain, for up to `capacity` examples; x (B, F E) is the chain's input."""
+    """An embedding before a chain, for up to `capacity` examples; x (B, F E) is the chain's input."""
 
     def __init__(self, V: int, E: int, padding: int | None, inputs: int, n: int, capacity: int):
         self.V, self.E, self.padding, self.n = V, E, padding, n

@@ -1,6 +1,6 @@
 """SparseLinear: a linear layer whose backward pass propagates k of its n output gradients.
 
-Letters: B batch, i in_features, n out_features, k kept. Algorithms 1 and 2; autograd.py has the pass itself.
+Letters: B batch, i in_features, n out_features, k kept. Algorithms 1 and 2; the pass is in autograd.py.
 """
 
 from typing import Any, cast
@@ -8,8 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ..choices import BIAS_GRADIENTS, check_choices
-from ..memory import MEMORIES, GradientMemory
+from ..memory import BIAS_GRADIENTS, MEMORIES, GradientMemory, check_choices
 from ..sparsifiers import SPARSIFIERS
 from ..torch_compat import Converted, eager_forward
 from .autograd import StageRun
@@ -45,7 +44,7 @@ class SparseLinear(Converted, nn.Linear):
 
     @classmethod
     def adopt(cls, linear: nn.Linear, name: str, k: int, gamma: float, **choices: str) -> "SparseLinear":
-        """Turn a layer into a sparse one in place: the same object, parameters, hooks and state_dict keys."""
+        """Make a layer sparse in place: the same object, parameters, hooks and state_dict keys."""
         sparse = cast(SparseLinear, linear)
         sparse.__class__, sparse.name = cls, name
         sparse._sparsify(k, gamma, **choices)
@@ -106,7 +105,7 @@ class SparseLinear(Converted, nn.Linear):
         return (g, m) if torch.isfinite(g).all() else None
 
     def finish(self, m: Tensor | None) -> None:
-        """End a backward pass that went well: store the memory and count the step."""
+        """Store the memory and count the step, after a backward pass without error."""
         if m is not None and self.memory is not None:
             self.memory.store(m)
         self.__dict__["step"] += 1  # nn.Module's own way takes a microsecond

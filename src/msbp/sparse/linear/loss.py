@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..buffers import address, empty, supports
-from ..kernels.loss import cross_entropy as kernel
+from ..kernels.chain_forward import cross_entropy as kernel
 from ..torch_compat import eager
 from .autograd import Pass
 
@@ -18,7 +18,7 @@ PASS = Pass._backward_cls
 
 
 class NotAClass(Exception):
-    """A target that the kernel leaves to torch, which ignores -100 and refuses others."""
+    """Raised for a target that is no class: torch ignores -100 and refuses others."""
 
 
 @eager
@@ -30,7 +30,7 @@ def cross_entropy(logits: Tensor, target: Tensor, allowed: Tensor | None = None,
     converted chain, one kernel computes the loss and its gradient, and `msbp.sparse.backward` can use that.
     """
     node: Any = logits.grad_fn
-    if type(node) is PASS and node.by_kernel and not choices and _fits(logits, target, allowed):
+    if type(node) is PASS and node.uses_kernel and not choices and _fits(logits, target, allowed):
         with suppress(NotAClass):
             return CrossEntropy.apply(logits, target, allowed)
     return nn.functional.cross_entropy(
@@ -50,8 +50,11 @@ def _fits(logits: Tensor, target: Tensor, allowed: Tensor | None) -> bool:
 
 
 class CrossEntropy(torch.autograd.Function):
-    """The node of a loss. Its first saved tensor is an empty one that carries the gradient and the logits, so
-    that they last as long as torch's rules say."""
+    """The loss as an autograd function.
+
+    Its first saved tensor is an empty one that holds the gradient and the logits, so that torch frees them
+    together.
+    """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, allowed: Tensor | None) -> Tensor:

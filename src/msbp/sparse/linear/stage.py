@@ -1,4 +1,4 @@
-"""Stage: a linear layer with the activation and dropout behind it, the unit of the paper's section 4.2.
+"""Stage: a linear layer with the activation and dropout after it, the unit of the paper's section 4.2.
 
 Letters: B batch, n out_features.
 """
@@ -58,7 +58,7 @@ class Sparse(Protocol):
 
 
 class Stage(NamedTuple):
-    """`sparse` is the linear layer again if its backward pass is sparse, else None."""
+    """A linear layer with activation and dropout; `sparse` is the layer if its backward pass is sparse."""
 
     linear: nn.Linear
     sparse: Sparse | None = None
@@ -67,20 +67,19 @@ class Stage(NamedTuple):
 
     @property
     def p(self) -> float:
-        """The share that dropout drops at present."""
+        """Return the probability of dropout at present."""
         return self.dropout.p if self.dropout is not None and self.dropout.training else 0.0
 
     @property
     def k(self) -> int:
-        """Entries kept at present; 0 where the backward pass is plain: disabled, or in evaluation mode."""
+        """Return the number of kept entries; 0 for a plain backward pass: disabled, or in eval mode."""
         sparse = self.sparse
         return sparse.k if sparse is not None and sparse.enabled and sparse.training else 0
 
     @property
     def settings(self) -> tuple[int, Any, float]:
-        """The settings that a workspace depends on: k, the memory and its gamma at present."""
+        """Return the settings that a workspace depends on: k, the memory and its gamma at present."""
         k = self.k
-        memory = (
-            self.linear._modules.get("memory") if k else None
-        )  # nn.Module's own access takes a microsecond
+        # nn.Module's own access takes a microsecond
+        memory = self.linear._modules.get("memory") if k else None
         return k, memory, 0.0 if memory is None else memory.__dict__["gamma"]

@@ -45,7 +45,7 @@ def pull(
     """Backward: return ∂ℓ/∂x and the gradients of a weight and a bias per stage.
 
     kept: k of each stage, 0 for one that propagates everything. Memories are stored last. A gradient that is
-    not finite goes through whole, as torch would propagate it, and all memories stay as they were.
+    not finite is propagated whole, as by torch, with all memories unchanged.
     """
     gradients: list[Tensor] = []
     memories = []

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from ..buffers import address, arange, empty, supports, zeros
 from ..dropout import draw_key, keep_scale
-from ..kernels import layout
-from ..kernels.chain_backward import NARROW, SCRATCH_ROWS, backward, scratch_stride, weight_gradients
-from ..kernels.chain_forward import forward
+from ..kernels.chain_backward import NARROW, backward, scratch_bytes, weight_gradients
+from ..kernels.chain_forward import RECORD_WORDS, STAGE, forward
 from ..kernels.select import FIRST_DISTANCE
 from ..memory import MEMORIES, SlotMemory
 from ..row_sparse import RowSparseGradient
@@ -25,9 +24,9 @@ from .torch_path import SavedStage, pull
 
 KINDS = {kind: code for code, kind in enumerate([type(None), *MEMORIES.values()])}
 INT32 = torch.int32
-WORDS = len(layout.WORDS)
+WORDS = len(RECORD_WORDS)
 MEMORY, SLOTS, STARTS, TOUCHED, INDICES, ROWS, GRAD_WEIGHT, GRAD_BIAS, GRAD_X = (
-    layout.WORDS[name]
+    RECORD_WORDS[name]
     for name in (
         "memory", "slots", "starts", "touched", "indices", "rows", "grad_weight", "grad_bias", "grad_x",
     )
@@ -43,7 +42,7 @@ class StageBuffers:
         self.stage, self.n, self.i, self.record = stage, n, i, record
         k, self.memory, gamma = stage.settings
         self.k = min(k, n)
-        self.tensors: dict[str, Tensor] = {}  # what the record's addresses belong to
+        self.tensors: dict[str, Tensor] = {}  # owners of the record's addresses
         record["inputs"], record["outputs"], record["k"] = i, n, self.k
         record["activation"], record["gamma"] = stage.activation.code, gamma
         self.slope = None
@@ -91,7 +90,7 @@ class StageBuffers:
         return address(m, (self.slots, self.n), "the memory", of=sparse and sparse.name), self.slots
 
     def finish(self, B: int) -> None:
-        """Count the step; store a memory that the kernel could not, of a batch with more rows than slots."""
+        """Count the step; store the memory of a batch with more rows than slots, unlike the kernel."""
         assert self.stage.sparse is not None
         self.stage.sparse.finish(self.memory_next[:B] if self.per_slot and B > self.slots else None)
 
@@ -103,9 +102,9 @@ class Workspace:
         self, stages: tuple[Stage, ...], sizes: Sequence[tuple[int, int]], capacity: int, embedding: Any
     ):
         self.stages, self.capacity, self.width = stages, capacity, sizes[-1][0]
-        self.table = table = np.zeros(len(stages), layout.STAGE)
+        self.table = table = np.zeros(len(stages), STAGE)
         self.address = table.ctypes.data
-        self.column = {name: table[name] for name in layout.STAGE.names or ()}
+        self.column = {name: table[name] for name in STAGE.names or ()}
         content: Any = table.view(np.uint8)
         self.words = memoryview(content).cast("q")  # the fastest way to write single numbers
         self.parts: list[StageBuffers] = []
@@ -123,8 +122,7 @@ class Workspace:
             n, i = sizes[0]
             self.lookup = Lookup(V, E, padding, i, n, capacity)
             self.grad_x = None if self.parts[0].k else empty(capacity, i)
-        scratch = SCRATCH_ROWS * scratch_stride(max(n for n, _ in sizes))
-        self.scratch = empty(scratch, dtype=torch.uint8)
+        self.scratch = empty(scratch_bytes(max(n for n, _ in sizes)), dtype=torch.uint8)
         self.scratch_address = self.scratch.data_ptr()
 
     def forward(self, x: Tensor, addresses: Sequence[int]) -> Tensor:
@@ -163,7 +161,7 @@ class Workspace:
         """Return ∂ℓ/∂x, and the gradients of a weight and a bias per stage and of the embedding's table.
 
         None where none is needed. The weight of a sparse stage gets a RowSparseGradient. A gradient that is
-        not finite goes through whole, as torch would propagate it, and memories stay as they were.
+        not finite is propagated whole, as by torch, with memories unchanged.
         """
         words, B = self.words, x.shape[0]
         gradients: list[Tensor | None] = [None] * len(needs)

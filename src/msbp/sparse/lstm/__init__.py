@@ -1,1 +1,1 @@
-"""nn.LSTM with a dense or a sparse backward pass: its layers, a time step, and the gradient through time."""
+"""nn.LSTM with a dense or a sparse backward pass through time."""

@@ -1,5 +1,4 @@
-"""The element-wise part of an LSTM, one time step at a time: by kernel for float32 on the CPU, else in plain
-torch.
+"""The element-wise operations of one time step of an LSTM, by kernel or in plain torch.
 
 Letters: N rows of a batch, n of them of this time step, H hidden_size.
 """
@@ -22,8 +21,10 @@ def advance(
     previous_c: Tensor,
     tanh_c: Tensor,
 ) -> None:
-    """Move the states h, c (n, H) one step on, in place; gates (n, 4H) come without bias and leave
-    activated."""
+    """Advance the states h, c (n, H) by one step, in place.
+
+    gates (n, 4H): pre-activations without bias; they become the activated gates.
+    """
     tensors = (h, c, bias, gates, previous_h, previous_c, tanh_c)
     if uses_kernel(*tensors):
         kernels.advance(*(t.data_ptr() for t in tensors), *h.shape)
@@ -31,18 +32,21 @@ def advance(
     previous_h.copy_(h)
     previous_c.copy_(c)
     gates += bias
-    enter, forget, candidate, output = gates.chunk(4, 1)
-    gates[:, : 2 * enter.shape[1]].sigmoid_()  # both at once
+    input_gate, forget, candidate, output = gates.chunk(4, 1)
+    gates[:, : 2 * input_gate.shape[1]].sigmoid_()  # both at once
     candidate.tanh_()
     output.sigmoid_()
-    c.mul_(forget).addcmul_(enter, candidate)  # c ← f ⊙ c + i ⊙ g
+    c.mul_(forget).addcmul_(input_gate, candidate)  # c ← f ⊙ c + i ⊙ g
     torch.tanh(c, out=tanh_c)
     torch.mul(output, tanh_c, out=h)  # h ← o ⊙ tanh(c)
 
 
 class Slopes(NamedTuple):
-    """How far a gate's pre-activation moves the states: c by input, forget and candidate gate (N, 3, H), h by
-    the output gate, and h by c, (N, H) each. No gradient is in it, so it is formed for all rows at once."""
+    """Derivatives of the states by the gates' pre-activations.
+
+    Of c by input, forget and candidate gate (N, 3, H), of h by the output gate, and of h by c, (N, H) each.
+    They need no gradient, so they are formed for all rows at once.
+    """
 
     of_c: Tensor
     of_h: Tensor
@@ -50,12 +54,12 @@ class Slopes(NamedTuple):
 
     @classmethod
     def of(cls, gates: Tensor, previous_c: Tensor, tanh_c: Tensor) -> Self:
-        """From the gates' values (N, 4H), the c before and the tanh of the c after the step, (N, H) each."""
-        enter, forget, candidate, output = gates.chunk(4, 1)
+        """Return them from the gates' values (N, 4H), c before and tanh(c) after the step, (N, H) each."""
+        input_gate, forget, candidate, output = gates.chunk(4, 1)
         parts = [
-            candidate * enter * (1 - enter),
+            candidate * input_gate * (1 - input_gate),
             previous_c * forget * (1 - forget),
-            enter * (1 - candidate.square()),
+            input_gate * (1 - candidate.square()),
         ]
         return cls(torch.stack(parts, 1), tanh_c * output * (1 - output), output * (1 - tanh_c.square()))
 
@@ -77,5 +81,5 @@ def gate_gradients(
 
 
 def rows_of(matrix: Tensor) -> tuple[int, int]:
-    """Where a matrix lies whose rows are contiguous, and how many bytes these are apart."""
+    """Return the address of a matrix with contiguous rows, and their stride in bytes."""
     return matrix.data_ptr(), matrix.stride(0) * matrix.element_size()

@@ -1,6 +1,6 @@
-"""How the gradient of an LSTM's gates is propagated through one direction: all of it, or an estimate of it.
+"""Propagation of the gradient of an LSTM's gates through one direction: all of it, or the estimate g.
 
-Letters: N rows, n rows of a time step, H hidden_size, i input_size; see recurrence.py.
+Letters: N rows, n rows of a time step, H hidden_size, i input_size, m = 4H, k entries of a row.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..buffers import uses_kernel
+from ..buffers import address, empty, uses_kernel, zeros
 from ..kernels import lstm as kernels
+from ..kernels import rows as products
+from ..kernels.select import FIRST_DISTANCE
 from . import cell
 from .memory_over_time import Carry
 
@@ -19,21 +21,30 @@ Estimate = Callable[[Tensor, Carry], tuple[Tensor, None]]
 
 
 class NotFinite(ArithmeticError):
-    """A gradient that is NaN or infinite: it goes through whole, and memories stay as they were."""
+    """Raised for a gradient with NaN or infinity, which is propagated whole, with memories unchanged."""
 
 
 class Weights(NamedTuple):
-    """Parameters of one direction: ih (4H, i), hh (4H, H) and two biases (4H) that are added, or none."""
+    """Parameters of one direction: ih (4H, i), hh (4H, H) and two biases (4H) that are summed, or none."""
 
     ih: Tensor
     hh: Tensor
     bias_ih: Tensor | None = None
     bias_hh: Tensor | None = None
 
+    def check(self, i: int, H: int) -> None:
+        """Raise RuntimeError unless the shapes are those of an LSTM with i inputs and H units."""
+        shapes = (4 * H, i), (4 * H, H), (4 * H,), (4 * H,)
+        for name, p, shape in zip(self._fields, self, shapes, strict=True):
+            if p is not None and p.shape != shape:
+                raise RuntimeError(
+                    f"{name} of an LSTM with input size {i} and hidden size {H} must have shape {shape}, got "
+                    f"{tuple(p.shape)}: where weights are replaced or resized, convert the model anew"
+                )
+
 
 class Saved(NamedTuple):
-    """What the backward pass needs of each row: the gates' values (N, 4H), the states before the step, and
-    the tanh of the cell state after it, (N, H) each."""
+    """Saved tensors: the gates' values (N, 4H), the states before and tanh(c) after a step, (N, H) each."""
 
     gates: Tensor
     previous_h: Tensor
@@ -42,16 +53,16 @@ class Saved(NamedTuple):
 
 
 class FullGradient:
-    """g = ∂ℓ/∂gates (N, 4H), every entry of it, made from the last time step to the first."""
+    """g = ∂ℓ/∂gates (N, 4H), all entries, formed from the last time step to the first."""
 
     def __init__(self, weights: Weights, saved: Saved):
         self.weights, self.saved = weights, saved
         self.g = torch.empty_like(saved.gates)
 
     def step(self, rows: slice, grad_out: Tensor, grad_h: Tensor, grad_c: Tensor) -> None:
-        """Make g of some rows from the gradients (n, H) of the output, of h and of c after them.
+        """Form g of the rows of a time step from the gradients (n, H) of the output, of h and of c after it.
 
-        grad_c becomes the gradient of the c before them.
+        grad_c becomes the gradient of c before it.
         """
         gates, _, previous_c, tanh_c = (t[rows] for t in self.saved)
         tensors = (grad_h, grad_c, gates, previous_c, tanh_c, self.g[rows])
@@ -63,34 +74,34 @@ class FullGradient:
 
     @cached_property
     def slopes(self) -> cell.Slopes:
-        """Those of all rows."""
+        """Return the derivatives for all rows."""
         return cell.Slopes.of(self.saved.gates, self.saved.previous_c, self.saved.tanh_c)
 
     def through_state(self, rows: slice, grad_h: Tensor) -> None:
-        """grad_h (n, H) ← g · weight_hh, ∂ℓ/∂h before the rows."""
+        """grad_h (n, H) ← g · weight_hh, the gradient of h before the time step."""
         torch.mm(self.g[rows], self.weights.hh, out=grad_h)
 
     def of_weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """∂ℓ/∂weight_ih and ∂ℓ/∂weight_hh."""
+        """Return ∂ℓ/∂weight_ih and ∂ℓ/∂weight_hh."""
         return self.g.T @ x, self.g.T @ self.saved.previous_h
 
     def of_bias(self) -> Tensor:
-        """∂ℓ/∂bias (4H)."""
+        """Return ∂ℓ/∂bias (4H)."""
         return self.g.T @ self.g.new_ones(len(self.g))  # faster than sum(0)
 
     def of_input(self, others: Tensor | None) -> Tensor:
-        """∂ℓ/∂x (N, i) of this direction, added to that of others in place."""
+        """Return ∂ℓ/∂x (N, i) of this direction, added in place to that of others."""
         return self.g @ self.weights.ih if others is None else others.addmm_(self.g, self.weights.ih)
 
     def check(self) -> None:
         """Raise NotFinite after a pass through all time steps if g is not finite."""
 
     def finish(self) -> None:
-        """Called when the pass went well in all directions."""
+        """Store the memory; called after a pass without error in all directions."""
 
 
 class EstimatedGradient(FullGradient):
-    """g is the estimate of ∂ℓ/∂gates (n, 4H), time step after time step; `carry` has the memory."""
+    """g = the estimate of ∂ℓ/∂gates (n, 4H), time step after time step; `carry` holds the memory."""
 
     def __init__(self, weights: Weights, saved: Saved, estimate: Estimate, carry: Carry, dense_bias: bool):
         super().__init__(weights, saved)
@@ -113,3 +124,98 @@ class EstimatedGradient(FullGradient):
 
     def finish(self) -> None:
         self.carry.finish()
+
+
+class ListedGradient(FullGradient):
+    """The estimate g as values and columns (N, k), equally many of each group of columns, by kernel."""
+
+    def __init__(
+        self, weights: Weights, saved: Saved, k: int, groups: int, gamma: float, carry: Carry,
+        dense_bias: bool,
+    ):  # fmt: skip
+        self.weights, self.saved, self.carry = weights, saved, carry
+        self.k, self.groups, self.gamma = k, groups, gamma
+        self.rows, self.width = saved.gates.shape
+        self.values, self.columns = empty(self.rows, k), empty(self.rows, k, dtype=torch.int32)
+        self.all_gradients = zeros(self.width) if dense_bias else None
+        self.distance = zeros(groups, dtype=torch.int64) + FIRST_DISTANCE
+        H = self.width // 4
+        self.hh = address(weights.hh, (self.width, H), "weight_hh of an LSTM")
+        for gate, tensor in zip(Saved._fields, saved, strict=True):
+            address(tensor, (self.rows, self.width if gate == "gates" else H), f"{gate} of an LSTM")
+        if carry.m is not None:
+            address(carry.m, (len(carry.m), self.width), "the memory of an LSTM")
+
+    def step(self, rows: slice, grad_out: Tensor, grad_h: Tensor, grad_c: Tensor) -> None:
+        values, _, previous_c, tanh_c = (t[rows] for t in self.saved)
+        carry, in_place = self.carry, self.carry.total is None
+        given = [
+            *cell.rows_of(grad_out),
+            *addresses(grad_h, grad_c, values, previous_c, tanh_c),
+            *grad_h.shape,
+        ]
+        given += [self.groups, self.k // self.groups]
+        memory = [*addresses(carry.m, carry.total), carry.per_slot, in_place, self.gamma]
+        found = addresses(self.values[rows], self.columns[rows], self.all_gradients, self.distance)
+        if kernels.select_gates(*given, *memory, *found):
+            raise NotFinite
+        carry.settle(len(grad_h))
+
+    def through_state(self, rows: slice, grad_h: Tensor) -> None:
+        n, H = grad_h.shape
+        values, columns = addresses(self.values[rows], self.columns[rows])
+        packed = self.packed_hh.data_ptr()
+        products.product_packed(values, columns, n, self.k, packed, self.width, H, grad_h.data_ptr())
+
+    @cached_property
+    def packed_hh(self) -> Tensor:
+        """Return weight_hh packed in panels, for all time steps."""
+        m, H = self.weights.hh.shape
+        packed = empty(-(-H // products.LANES), m, products.LANES)
+        products.pack(self.hh, packed.data_ptr(), m, H)
+        return packed
+
+    def of_weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self._of_weight(x), self._of_weight(self.saved.previous_h)
+
+    def _of_weight(self, matrix: Tensor) -> Tensor:
+        """Return gᵀ · matrix (N, ·)."""
+        n = matrix.shape[1]
+        out, panel = empty(self.width, n), empty(products.CHUNK, products.CHUNK_LANES)
+        sums = empty(self.width, products.CHUNK_LANES)
+        dense = address(matrix, (self.rows, n), "the input of an LSTM")
+        starts, rows, values, *scratch = addresses(*self.lists[:-1], out, panel, sums)
+        products.transposed_product(starts, rows, values, self.rows, self.width, dense, n, *scratch)
+        return out
+
+    @cached_property
+    def lists(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the entries by column, as `products.by_chunk` sorts them."""
+        chunks = -(-self.rows // products.CHUNK)
+        starts = empty(chunks * self.width + 1, dtype=torch.int32)
+        rows, values = torch.empty_like(self.columns), torch.empty_like(self.values)
+        lists = starts, rows, values, empty(self.width)
+        entries = [*addresses(self.values, self.columns), self.rows, self.width, self.k]
+        products.by_chunk(*entries, *addresses(*lists))
+        return lists
+
+    def of_bias(self) -> Tensor:
+        return self.lists[-1] if self.all_gradients is None else self.all_gradients
+
+    def of_input(self, others: Tensor | None) -> Tensor:
+        m, i = self.width, self.weights.ih.shape[1]
+        weight = address(self.weights.ih, (m, i), "weight_ih of an LSTM")
+        grad_x = empty(self.rows, i) if others is None else others
+        panel = empty(m, products.LANES)
+        values, columns, out, scratch = addresses(self.values, self.columns, grad_x, panel)
+        add = others is not None
+        products.product(values, columns, self.rows, self.k, weight, m, i, out, add, scratch)
+        return grad_x
+
+    def finish(self) -> None:
+        self.carry.finish()
+
+
+def addresses(*tensors: Tensor | None) -> list[int]:
+    """Return the addresses of tensors that are referenced elsewhere; 0 for None."""
+    return [0 if t is None else t.data_ptr() for t in tensors]

@@ -1,4 +1,4 @@
-"""FusedLSTM and SparseLSTM: nn.LSTM with a forward pass of our own, and a dense or a sparse backward pass.
+"""FusedLSTM and SparseLSTM: nn.LSTM with a layer as one autograd node, and a dense or sparse backward pass.
 
 Letters: B sequences, N rows (words), n rows of a time step, D directions, i input_size, H hidden_size, k kept
 of a gate.
@@ -15,13 +15,11 @@ from torch.nn.utils import parametrize
 from torch.nn.utils.rnn import PackedSequence
 
 from ..buffers import CPU, uses_kernel
-from ..choices import BIAS_GRADIENTS, check_choices
 from ..dropout import dropout
-from ..memory import MEMORIES, GradientMemory
+from ..memory import BIAS_GRADIENTS, MEMORIES, GradientMemory, check_choices
 from ..sparsifiers import SPARSIFIERS, Sparsifier
 from ..torch_compat import Converted, eager_forward
-from .gradients import EstimatedGradient, FullGradient, Saved, Weights
-from .listed import ListedGradient
+from .gradients import EstimatedGradient, FullGradient, ListedGradient, Saved, Weights
 from .memory_over_time import CARRIES, Carry, NoMemory
 from .recurrence import Layer, Plan
 
@@ -32,14 +30,16 @@ GROUPS = {"per_gate": 4, "joint": 1}  # parts of a row's 4H gradients, each with
 
 
 class FusedLSTM(Converted, nn.LSTM):
-    """nn.LSTM as the baseline has it: the same arguments, results, parameters and keys; a dense backward
-    pass. Dropout between layers is that of dropout.py, with masks of its own."""
+    """nn.LSTM with the same arguments, results, parameters and keys, and a dense backward pass: the baseline.
+
+    Dropout between layers draws its masks as dropout.py does.
+    """
 
     plain = nn.LSTM
 
     @classmethod
     def adopt(cls, lstm: nn.LSTM) -> Self:
-        """Turn an nn.LSTM into this in place: the same object, parameters, hooks and state_dict keys."""
+        """Convert an nn.LSTM in place: the same object, parameters, hooks and state_dict keys."""
         if not adoptable(lstm):
             raise ValueError(f"{lstm} is not a plain nn.LSTM with proj_size=0, and no other can be converted")
         lstm.__class__ = cls
@@ -47,12 +47,12 @@ class FusedLSTM(Converted, nn.LSTM):
 
     @property
     def out_features(self) -> int:
-        """The width that k is a part of: that of one gate."""
+        """Return the width that k is a part of: that of one gate."""
         return self.hidden_size
 
     @eager_forward
     def forward(self, input: Tensor | PackedSequence, hx: States | None = None) -> tuple[Any, States]:
-        """As nn.LSTM."""
+        """Return output and last states, as nn.LSTM."""
         if isinstance(input, PackedSequence):
             rows, sizes, order, back = input
             hx = None if hx is None else self.permute_hidden(hx, order)
@@ -71,8 +71,7 @@ class FusedLSTM(Converted, nn.LSTM):
         return out.transpose(0, 1) if self.batch_first else out, states
 
     def _layers(self, x: Tensor, sizes: list[int], hx: States | None) -> tuple[Tensor, States]:
-        """All layers over the rows x (N, i), of which each time step has `sizes`; out (N, D · H), states (·,
-        B, H)."""
+        """Run all layers over x (N, i), `sizes` rows a time step; return out (N, D · H), states (·, B, H)."""
         self.check_input(x, torch.tensor(sizes, device=CPU))
         if not sizes:
             raise RuntimeError(f"{self} got sequences of length 0; it needs at least one time step")
@@ -104,17 +103,17 @@ class FusedLSTM(Converted, nn.LSTM):
 
 
 def full_gradient(weights: Weights, saved: Saved, batch: int) -> FullGradient:
-    """Propagate the whole gradient, of a batch of so many sequences."""
+    """Return the propagation of the whole gradient; batch is the number of sequences."""
     return FullGradient(weights, saved)
 
 
 def adoptable(module: nn.Module) -> TypeGuard[nn.LSTM]:
-    """Whether it is an nn.LSTM that these classes can stand for."""
+    """Return True for an nn.LSTM that can be converted."""
     return type(module) is nn.LSTM and not module.proj_size and not parametrize.is_parametrized(module)
 
 
 def time_steps(sizes: list[int]) -> list[slice]:
-    """Which rows each time step has."""
+    """Return the rows of each time step."""
     ends = list(itertools.accumulate(sizes))
     return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
@@ -124,7 +123,7 @@ class SparseLSTM(FusedLSTM):
 
     These are the gradients of the gates' pre-activations. gates: per_gate (k of the H of each gate) | joint
     (4k of all 4H). carry: time | batch, see memory_over_time.py. The other choices are those of SparseLinear.
-    Every layer and direction has a memory, none of it in the state_dict.
+    Every layer and direction has a memory, which is not in the state_dict.
     """
 
     own_state = (
@@ -148,7 +147,7 @@ class SparseLSTM(FusedLSTM):
         selection: str = "per_example", bias_gradient: str = "sparse", gates: str = "per_gate",
         carry: str = "time",
     ) -> Self:  # fmt: skip
-        """Turn an nn.LSTM into a sparse one in place: the same object, parameters, hooks and keys."""
+        """Make an nn.LSTM sparse in place: the same object, parameters, hooks and keys."""
         check_choices(gamma, memory, selection, bias_gradient)
         check_lstm_choices(memory, gates, carry)
         sparse = super().adopt(lstm)
@@ -172,7 +171,7 @@ class SparseLSTM(FusedLSTM):
             memory.on(weights.hh, len(weights.hh))
         carry = NoMemory() if memory is None else self.carries(memory, batch)
         if self.listable and uses_kernel(*weights[:2], *saved):
-            choices = (4 * self.k, self.groups, self.gamma, carry, self.dense_bias)
+            choices = (4 * min(self.k, weights.hh.shape[1]), self.groups, self.gamma, carry, self.dense_bias)
             return ListedGradient(weights, saved, *choices)
         return EstimatedGradient(weights, saved, self.estimate, carry, self.dense_bias)
 
@@ -183,25 +182,25 @@ class SparseLSTM(FusedLSTM):
             cast(GradientMemory, memory).clear()
 
     def estimate(self, grad_gates: Tensor, carry: Carry) -> tuple[Tensor, None]:
-        """The gradient g (n, 4H) that is propagated in place of that of the gates at a time step."""
+        """Return the estimate g (n, 4H) of the gates' gradient at a time step."""
         return carry.estimate(grad_gates, self.sparsify), None
 
     def sparsify(self, carried: Tensor) -> Tensor:
-        """The entries of carried (n, 4H) that are kept, zeros elsewhere."""
+        """Return the entries of carried (n, 4H) that are kept, zeros elsewhere."""
         groups = carried.unflatten(1, (self.groups, -1))
-        return self.sparsifier(groups, 4 * self.k // self.groups).flatten(1)
+        return self.sparsifier(groups, min(4 * self.k // self.groups, groups.shape[2])).flatten(1)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, k={self.__dict__.get('k')}"
 
 
 def suffix(names: list[str]) -> str:
-    """Layer and direction of these parameters as nn.LSTM writes them: l0, l0_reverse, l1, ..."""
+    """Return layer and direction of these parameters as in nn.LSTM's names: l0, l0_reverse, l1, ..."""
     return names[0].removeprefix("weight_ih_")
 
 
 def check_lstm_choices(memory: str, gates: str, carry: str) -> None:
-    """ValueError unless the choices that only an LSTM has exist and go together."""
+    """ValueError unless an LSTM's own options are known and compatible."""
     for what, got, choices in (("gates", gates, list(GROUPS)), ("carry", carry, list(CARRIES))):
         if got not in choices:
             raise ValueError(f"unknown {what} {got!r}: choose from {', '.join(choices)}")

@@ -1,13 +1,14 @@
-"""How an LSTM's gradient memory moves while the backward pass runs from the last time step to the first.
+"""The gradient memory of an LSTM over time, from the last time step to the first.
 
 Letters: N rows of the batch, n rows of a time step. The rows of a time step are to a memory what the examples
 of a batch are to that of a linear layer.
 
-time   A time step adds what the one after it left, a batch what the last batch left at its first time step.
-       Nothing is reset where a sequence ends: shared and sequential memory belong to the layer, a slot's to
-       the slot; a slot whose sequence is shorter than others waits until the pass reaches its last word.
-batch  All time steps add the memory that the batch before left. What they leave is averaged, over all rows
-       (shared) or those of a slot (per_slot), and stored when the pass is over; empty slots keep theirs.
+time   A time step adds the memory after the time step that follows it, and the last one of a batch that after
+       the first time step of the previous batch. Nothing is reset at the end of a sequence: shared and
+       sequential memory belong to the layer, a slot's to the slot. A slot with a shorter sequence keeps its
+       memory until the pass reaches its last word.
+batch  All time steps add the memory after the previous batch. The remainders are averaged, over all rows
+       (shared) or those of a slot (per_slot), and stored at the end of the pass; empty slots keep theirs.
 """
 
 import copy
@@ -24,8 +25,8 @@ Sparsify = Callable[[Tensor], Tensor]
 class AlongTime:
     """The memory passes from time step to time step.
 
-    A kernel needs other things than `estimate`: `m`, the memory that the next rows add; `total`, the sum of
-    what they leave, unless that goes into `m` at once; and `settle` at the end of a time step of n rows.
+    Kernels use, instead of `estimate`: `m`, the memory that the next rows add; `total`, the sum of their
+    remainders, or None if these are written to `m` at once; and `settle` at the end of a time step of n rows.
     """
 
     def __init__(self, memory: GradientMemory, batch: int):
@@ -54,7 +55,7 @@ class AlongTime:
 
 
 class PerBatch:
-    """The memory stays what it is during a batch."""
+    """The memory is constant during a batch."""
 
     def __init__(self, memory: GradientMemory, batch: int):
         self.memory, self.per_slot = memory, isinstance(memory, SlotMemory)
@@ -76,7 +77,7 @@ class PerBatch:
 
 
 class NoMemory:
-    """SBP: what is not propagated is lost."""
+    """SBP: unpropagated gradients are dropped."""
 
     per_slot, m, total = False, None, None
 
@@ -84,10 +85,10 @@ class NoMemory:
         return sparsify(grad_gates)
 
     def settle(self, n: int) -> None:
-        """Nothing was left."""
+        """Do nothing."""
 
     def finish(self) -> None:
-        """Nothing is kept."""
+        """Do nothing."""
 
 
 Carry = AlongTime | PerBatch | NoMemory
@@ -95,5 +96,5 @@ CARRIES: dict[str, type[AlongTime] | type[PerBatch]] = {"time": AlongTime, "batc
 
 
 def grown(m: Tensor, rows: int) -> Tensor:
-    """m (slots, ·) with at least `rows` slots, the new ones zero."""
+    """Return m (slots, ·) with at least `rows` slots, the new ones zero."""
     return torch.cat([m, m.new_zeros(max(0, rows - len(m)), m.shape[1])])

@@ -2,9 +2,8 @@
 
 Letters: N rows (the words of a batch, time step after time step), n rows of a time step, B sequences, D
 directions, i input_size, H hidden_size. The 4H columns of the gates are input, forget, candidate and output
-gate, as in nn.LSTM. For the paper's h stand the gates' pre-activations at one time step. What is propagated
-in place of their gradient is g; it goes to both weights, to the input, and through weight_hh to the time step
-before.
+gate, as in nn.LSTM. The paper's h are the gates' pre-activations at one time step. g is propagated instead of
+their gradient: to both weights, to the input, and through weight_hh to the time step before.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,19 +18,18 @@ from .gradients import FullGradient, NotFinite, Saved, Weights
 
 
 class Plan(NamedTuple):
-    """The rows of each time step in order of time, how many parameters a direction has, and what propagates
-    the gradient in each direction."""
+    """Rows of each time step in order of time, parameters per direction, and each direction's propagation."""
 
     steps: list[slice]
     parameters: int
     gradients: Sequence[Callable[[Weights, Saved, int], FullGradient]]
 
     def order(self, direction: int) -> list[slice]:
-        """The steps as the direction takes them: the second one runs backwards in time."""
+        """Return the time steps in the order of a direction: the second one runs backwards in time."""
         return self.steps[::-1] if direction else self.steps
 
     def weights(self, parameters: tuple[Tensor, ...]) -> list[Weights]:
-        """The parameters of all directions, by direction."""
+        """Return the parameters by direction."""
         return [
             Weights(*parameters[at : at + self.parameters])
             for at in range(0, len(parameters), self.parameters)
@@ -41,13 +39,13 @@ class Plan(NamedTuple):
 def push(
     steps: list[slice], weights: Weights, x: Tensor, h: Tensor, c: Tensor, out: Tensor, from_zero: bool
 ) -> Saved:
-    """Run one direction over x (N, i): fill out (N, H) and move the states h, c (B, H) on to their last
-    values.
+    """Run one direction over x (N, i): fill out (N, H), advance the states h, c (B, H) to their last values.
 
     Sequences come longest first, so the n that have a time step are the first; one that has ended keeps its
     state.
     """
     size = len(x), h.shape[1]
+    weights.check(x.shape[1], size[1])
     saved = Saved(x @ weights.ih.T, x.new_empty(size), x.new_empty(size), x.new_empty(size))
     if weights.bias_ih is None or weights.bias_hh is None:
         bias = x.new_zeros(4 * size[1])
@@ -70,8 +68,11 @@ def pull(
     grad_c: Tensor,
     to_start: bool,
 ) -> None:
-    """Backpropagate through time: grad_h, grad_c (B, H) come as the gradients of the last states and leave as
-    those of the first, grad_h only if `to_start`."""
+    """Backpropagate through time.
+
+    grad_h, grad_c (B, H) are the gradients of the last states, and become those of the first states, grad_h
+    only if `to_start`.
+    """
     for rows in reversed(steps):
         n = rows.stop - rows.start
         gradient.step(rows, grad_out[rows], grad_h[:n], grad_c[:n])
@@ -80,8 +81,10 @@ def pull(
 
 
 class Layer(torch.autograd.Function):
-    """The node: x (N, i), first states (D, B, H) or None for zeros, parameters; out (N, D · H) and last
-    states."""
+    """A layer as an autograd function.
+
+    From x (N, i), first states (D, B, H) or None for zeros, and parameters to out (N, D · H) and last states.
+    """
 
     @staticmethod
     def forward(
@@ -119,10 +122,10 @@ def pull_layer(
     grad_h: Tensor,
     grad_c: Tensor,
 ) -> list[Tensor | None]:
-    """The gradients of x, of the first states and of the parameters.
+    """Return the gradients of x, of the first states and of the parameters.
 
-    Memories are stored last. A gradient that is not finite goes through whole, as torch would propagate it,
-    and all memories stay as they were.
+    Memories are stored last. A gradient that is not finite is propagated whole, as by torch, and leaves all
+    memories unchanged.
     """
     try:
         return propagate(plan, tensors, needs, grad_out, grad_h, grad_c)
@@ -167,5 +170,5 @@ def propagate(
 
 
 def own(state: Tensor) -> Tensor:
-    """A contiguous copy that may be changed."""
+    """Return a contiguous copy that may be changed."""
     return state.clone(memory_format=torch.contiguous_format)

@@ -55,6 +55,11 @@ class Tagging(Task[Tagged]):
         spelling: Spelling = {"capitals": capitals, "suffixes": partial(suffix, letters=self.suffix)}
         chosen = {str(feature): spelling[feature] for feature in self.features}
         encoder = Encoder(sentences, chosen, vectors, self.cutoff, seed)
+        if len(encoder.words) == 1:
+            raise ValueError(
+                f"task.cutoff={self.cutoff} makes every word unknown: none occurs more often in training, "
+                "and none has a vector; lower it"
+            )
         parts = {split: encoder.encode(part) for split, part in sentences.items()}
         notes = [
             f"{split}: {len(part)} sentences, {len(part.words)} words, {encoder.unknown(part)} unknown"

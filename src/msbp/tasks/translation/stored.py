@@ -56,7 +56,7 @@ def leaves(node: Any, key: str) -> Iterator[tuple[str, Any]]:
 
 
 def calls_resolver(value: Any) -> bool:
-    """Whether a value may call a resolver; interpolations of keys have no colon."""
+    """True if a value may call a resolver: an interpolation of a key has no colon."""
     return isinstance(value, str) and ":" in value.partition("${")[2]
 
 
@@ -100,7 +100,7 @@ def trusted_class(target: str, key: str, allow: Sequence[Path]) -> str:
 
 
 def lies_below(module: str, folders: Sequence[Path]) -> bool:
-    """Whether a module and the packages around it, none of which is imported, are files below folders."""
+    """True if a module and its parent packages, none of which is imported, are files below folders."""
     names, path = module.split("."), None
     for i in range(len(names)):
         spec = PathFinder.find_spec(".".join(names[: i + 1]), path)

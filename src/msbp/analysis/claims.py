@@ -1,0 +1,239 @@
+"""The paper's claims as a document: all verdicts, then the families and settings of each claim."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from hydra.utils import get_method
+
+from .render import COMMAND, EMPTY, Document, Forest, Sheet
+from .rules import Measured, Setting
+from .runs import Sources
+from .settings import Config
+from .statistics import Effect
+from .tables import Table, fill
+from .verdicts import LEAST, Family, Region, Verdict, Word, counts, effect_of, judge
+
+NAME, CAPTION = "claims", "Claims of the paper, and whether they reproduce here."
+HEADER = ["Claim of the paper", "Here", "Estimates, with 95 % intervals"]
+PARTS = ["estimate", "95 % interval", "paper", "n", "verdict", "remark"]
+NOTE = (
+    f"A family's estimate is the mean of its settings with at least {LEAST} seeds or folds each (more where "
+    "a rule says so), run by run of equal seeds. Reproduced: the interval is on the claim's side. Not "
+    "reproduced: it is beyond the claim by more than the claim's margin, or excludes the paper's effect and "
+    "falls short of it by more than the margin. Open: neither. Words are corrected by Holm for the families "
+    "of a claim; a claim is reproduced in part where some of its families reproduce it."
+)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """The form of an effect; log: the effect is a logarithm, and shown as a ratio, less 1 where relative."""
+
+    form: str
+    suffix: str = ""
+    log: bool = False
+    relative: bool = False
+
+    def shown(self, effect: float) -> float:
+        """Return an effect in its unit."""
+        return float(np.exp(effect)) - self.relative if self.log else effect
+
+    def effect(self, shown: float) -> float:
+        """Return the effect that is shown as this number."""
+        return float(np.log(shown + self.relative)) if self.log else shown
+
+    def text(self, shown: float | None) -> str:
+        """Return a number as text without its suffix, never as -0.00; a dash for a missing one."""
+        if shown is None or not np.isfinite(shown):
+            return EMPTY
+        return format(round(shown, 3 if "%" in self.form else 2) + 0.0, self.form)
+
+    def edge(self, shown: float) -> str:
+        """Return the edge of a claim as text."""
+        return f"{shown:.0%}" if "%" in self.form else f"{shown:g}{self.suffix}"
+
+
+UNITS = {
+    "points": Unit("+.2f", " points"), "degrees": Unit("+.2f", " degrees"), "share": Unit(".0%"),
+    "times": Unit(".2f", "×", log=True), "percent": Unit("+.1%", log=True, relative=True),
+    "exponent": Unit(".2f"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper with its location there, its configuration, and the verdict on it."""
+
+    name: str
+    config: Config
+    verdict: Verdict
+
+    @property
+    def word(self) -> Word:
+        return self.verdict.word
+
+    @property
+    def unit(self) -> Unit:
+        return UNITS[self.config["unit"]]
+
+    @property
+    def shown_in(self) -> list[str]:
+        """The tables and figures that show its numbers."""
+        return [*self.config.get("figures", ()), *self.config.get("tables", ())]
+
+    @property
+    def settings(self) -> list[Setting]:
+        return [setting for family in self.verdict.families for setting in family.settings]
+
+    @property
+    def measured(self) -> list[Setting]:
+        return [setting for setting in self.settings if setting.n]
+
+    @property
+    def absent(self) -> list[Setting]:
+        return [setting for setting in self.settings if not setting.n]
+
+    @property
+    def rule(self) -> str:
+        """The question, the effects that agree with the claim, and the margin with its reason."""
+        named = (("above", self.config.get("low")), ("below", self.config.get("high")))
+        edges = [f"{side} {self.unit.edge(edge)}" for side, edge in named if edge is not None]
+        margin = self.config["margin"]
+        words = f"Margin {self.unit.edge(margin)}: " if margin else ""
+        question = f"{self.config['effect']}; {' and '.join(edges)} agrees with the claim."
+        least = f" At least {self.verdict.least} runs." if "least" in self.config else ""
+        return f"{question} {words}{self.config['reason']}{least}"
+
+    @property
+    def sentence(self) -> str:
+        """The word on every family with its number."""
+        families = [each for each in self.verdict.families if any(not s.excluded for s in each.settings)]
+        return "; ".join(map(self.sentence_of, families)) or "nothing to measure"
+
+    def sentence_of(self, family: Family) -> str:
+        """Return a family's estimate, interval and word; where it is open, the runs that would decide."""
+        runs = self.verdict.more(family) if family.word == Word.OPEN else None
+        more = f"{runs} more runs a setting would decide" if runs else ""
+        if not family.effect:
+            most = max((setting.n for setting in family.settings if not setting.excluded), default=0)
+            few = (
+                f"open, at most {most} of {self.verdict.least} runs" if most else "open, nothing that counts"
+            )
+            return ", ".join(filter(None, [f"{family.name}: {few}", more]))
+        estimate, low, high, _ = shown_numbers(self, family.effect, None)
+        number = f"{self.unit.text(estimate)}{self.unit.suffix}"
+        interval = f"{self.unit.text(low)} to {self.unit.text(high)}"
+        sentence = f"{family.name}: {number} ({interval}), {family.word}"
+        if family.word != Word.OPEN:
+            return sentence
+        return f"{sentence}, {more or 'and more runs would hardly decide'}"
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The numbers of every family, pooled first and then by setting, in the claim's unit."""
+        return [row for family in self.verdict.families for row in rows_of(self, family)]
+
+
+def document(config: Config, sources: Sources) -> Document:
+    """Return text and numbers of all claims; config holds conf/claim, conf/table and conf/figure."""
+    found = claims(config["claims"], config["tables"], config["figures"], sources)
+    rows = [{"claim": claim.name, "word": claim.word.value, **row} for claim in found for row in claim.rows]
+    forests = {claim.name: forest(claim) for claim in found if claim.measured}
+    sheets = [summary(found), *map(details, found)]
+    numbers = pd.DataFrame(rows).round(6)
+    return Document(config["name"], CAPTION, sheets, numbers, claims=found, forests=forests)
+
+
+def claims(
+    configs: Mapping[str, Config],
+    tables: Mapping[str, Config],
+    figures: Mapping[str, Config],
+    sources: Sources,
+) -> list[Claim]:
+    """Return every claim of conf/claim with its verdict, in its order."""
+
+    @cache
+    def table(name: str) -> Table:
+        return fill(tables[name], sources)
+
+    measured = Measured(sources, table, {**tables, **figures})
+    ordered = sorted(configs.items(), key=lambda item: item[1]["order"])
+    return [Claim(name, config, verdict_on(config, measured)) for name, config in ordered]
+
+
+def verdict_on(config: Config, measured: Measured) -> Verdict:
+    """Return the verdict by the rule that a file of conf/claim names."""
+    settings = list(get_method(config["_target_"])(config, measured))
+    return judge(settings, region_of(config), config.get("least", LEAST))
+
+
+def region_of(config: Config) -> Region:
+    """Return the effects that agree with a claim, whose edges are given in its unit."""
+    unit, margin = UNITS[config["unit"]], config["margin"]
+    edges = {name: unit.effect(config[name]) for name in ("low", "high") if config.get(name) is not None}
+    return Region(**edges, margin=float(np.log1p(margin)) if unit.log else margin)
+
+
+def rows_of(claim: Claim, family: Family) -> list[dict[str, Any]]:
+    """Return the numbers of a family, pooled and by setting."""
+
+    def row(setting: str, effect: Effect | None, paper: float | None, **rest: Any) -> dict[str, Any]:
+        numbers = zip(("estimate", "low", "high", "paper"), shown_numbers(claim, effect, paper), strict=True)
+        about = {"family": family.name, "setting": setting, "unit": claim.config["unit"]}
+        return about | dict(numbers) | rest
+
+    least = claim.verdict.least
+    n = sum(setting.n for setting in family.counted(least))
+    rows = [row("", family.effect, family.paper, n=n, verdict=family.word.value, remark="", command="")]
+    for setting in family.settings:
+        verdict = "counted" if counts(setting, least) else "not counted" if setting.n else "not measured"
+        few = f"fewer than {least} runs" if 0 < setting.n < least and not setting.excluded else ""
+        about = {"n": setting.n, "verdict": verdict, "command": setting.command}
+        about["remark"] = "; ".join(filter(None, [setting.excluded, few, setting.note]))
+        rows.append(row(setting.name, effect_of(setting) if setting.n else None, setting.paper, **about))
+    return rows
+
+
+def shown_numbers(claim: Claim, effect: Effect | None, paper: float | None) -> list[float | None]:
+    """Return estimate, interval and the paper's effect in the claim's unit."""
+    values = [effect.estimate if effect else None, None, None, paper]
+    if effect and effect.df and np.isfinite(effect.variance):
+        interval = effect.interval()
+        values[1:3] = [interval.low, interval.high]
+    return [None if value is None else claim.unit.shown(value) for value in values]
+
+
+def forest(claim: Claim) -> Forest:
+    """Return the estimates of families and settings for a forest plot."""
+    rows = pd.DataFrame([row for row in claim.rows if row["n"]])
+    edges = [claim.config[edge] for edge in ("low", "high") if claim.config.get(edge) is not None]
+    return Forest(claim.config["effect"], rows, edges, claim.config["unit"])
+
+
+def summary(found: list[Claim]) -> Sheet:
+    """Return a line for each claim."""
+    lines = [[claim.config["title"], claim.word.value, claim.sentence, ""] for claim in found]
+    return Sheet(NAME, CAPTION, [pd.DataFrame(lines, columns=[*HEADER, COMMAND])], below=[NOTE], prose=True)
+
+
+def details(claim: Claim) -> Sheet:
+    """Return every family and setting of a claim with its number, and the rule."""
+    lines, unit = [], claim.unit
+    for row in claim.rows:
+        estimate, low, high, paper = (unit.text(row[name]) for name in ("estimate", "low", "high", "paper"))
+        interval = EMPTY if low == EMPTY else f"{low} to {high}"
+        label = row["setting"] or f"{row['family']}, pooled"
+        rest = [str(row["n"]), row["verdict"], row["remark"], row["command"]]
+        suffix = "" if estimate == EMPTY else unit.suffix
+        lines.append([label, estimate + suffix, interval, paper, *rest])
+    block = pd.DataFrame(lines, columns=["setting", *PARTS, COMMAND])
+    below = [
+        f'The paper, {claim.config["where"]}: "{claim.config["quote"]}"',
+        f"Rule: {claim.rule}",
+        f"Here {claim.word}. {claim.sentence}.",
+    ]
+    return Sheet(f"claim_{claim.name}", claim.config["title"], [block], below=below)

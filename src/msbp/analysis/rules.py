@@ -1,0 +1,299 @@
+"""The questions behind claims: the effect that each asks about, setting by setting.
+
+A rule returns `Setting`s; `verdicts` pools them by family. Effects of times are differences of logarithms.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .benchmarks import Result, points, whole_pass
+from .benchmarks import command as command_of
+from .benchmarks import name as name_of
+from .figures import swept, timed
+from .grid import BASELINE, SBP, gather, scores
+from .runs import Sources, missing_commands
+from .settings import Config, rows_of, together
+from .statistics import Effect, holm, jackknife, log_sd, log_slope, welch_t
+from .tables import Table
+
+# Tasks and benchmark cases by the kind of network that is trained on them; a name covers its stand-ins.
+FAMILIES = {
+    "MLPs": ("mnist", "parsing", "extreme"), "LSTMs": ("pos",),
+    "CNNs": ("subjectivity", "polarity", "textcnn"),
+    "sequence to sequence": ("en_vi", "zh_en", "multi30k", "nmt"),
+}  # fmt: skip
+SHORT = "trained for fewer epochs than the paper"
+SAME = "nothing was dropped, so the methods are one and the same"
+SINGLE = "one measurement, without a variance"
+ANGLES = "python -m src.train experiment=angle"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The effect in one setting.
+
+    values: the effect run by run, by seed; or effect, where runs have none of their own. n: runs, 0 where
+    there are none. excluded: why it does not count, though it is shown. group: settings that share runs.
+    """
+
+    family: str
+    name: str
+    command: str
+    group: str = ""
+    values: pd.Series | None = None
+    effect: Effect | None = None
+    n: int = 0
+    paper: float | None = None
+    excluded: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The sources, tables filled from them, and the configuration of figures and tables."""
+
+    sources: Sources
+    table: Callable[[str], Table]
+    configs: Mapping[str, Config]
+
+
+def family_of(task: str) -> str:
+    """Return the family of a task."""
+    return next((name for name, tasks in FAMILIES.items() if task.startswith(tasks)), task)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A row of a table with the row beside it that it is compared with, and their block's first row."""
+
+    table: Table
+    first: int
+    less: int
+    more: int
+
+    def setting(self, values: pd.Series, rows: Sequence[int], **more: Any) -> Setting:
+        """Return the setting of this pair, whose effect has these values."""
+        about = self.table.rows.loc[self.more]
+        short = SHORT if any("trainer.epochs=" in word for word in about["shared"]) else ""
+        more["excluded"] = more.get("excluded") or short
+        return Setting(
+            family_of(about.task), f"{about.title}: {about.label.removeprefix('+ ')}",
+            together([self.table.rows.command[row] for row in rows]), f"{self.table.name} {about.task}",
+            values, n=len(values), **more,
+        )  # fmt: skip
+
+
+def pairs(config: Config, measured: Measured) -> Iterator[Pair]:
+    """Yield each row of the method `of` (MSBP) with the row of `than` that has its r, or that has none."""
+    for name in config["tables"]:
+        table = measured.table(name)
+        for _, block in table.rows.groupby("block"):
+            for more in block.index[block.method == config.get("of", "msbp")]:
+                alike = block[block.method == config["than"]]
+                alike = alike[alike.r.isna() | (alike.r == block.r[more])]
+                yield from (Pair(table, block.index[0], less, more) for less in alike.index[:1])
+
+
+def scores_of_rows(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield the difference of scores, run by run of equal seeds."""
+    for pair in pairs(config, measured):
+        both = pair.table.common(pair.less, pair.more)
+        gains = both[pair.more] - both[pair.less]
+        runs = pair.table.runs[pair.table.runs.row == pair.more]
+        same = len(gains) and not gains.any() and (runs.dropped_norm == 0).all()
+        printed = pair.table.rows.get("paper_score")
+        paper = None if printed is None else printed[pair.more] - printed[pair.less]
+        rows = pair.less, pair.more
+        yield pair.setting(gains, rows, paper=paper, excluded=SAME if same else "")
+
+
+def regained(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield the share that MSBP regains of the score that SBP loses to the baseline."""
+    for pair in pairs(config, measured):
+        rows = pair.first, pair.less, pair.more
+        values = pair.table.common(*rows)
+        base, sbp, msbp = (pair.table.rows.paper_score[row] for row in rows)
+        share = pseudo_values(share_regained, values)
+        yield pair.setting(share, rows, paper=(msbp - sbp) / (base - sbp))
+
+
+def share_regained(scores: np.ndarray) -> float:
+    """Return (MSBP - SBP) / (baseline - SBP) of mean scores in the order baseline, SBP, MSBP."""
+    base, sbp, msbp = scores.mean(axis=0)
+    return float((msbp - sbp) / (base - sbp)) if base != sbp else 0.0
+
+
+def pseudo_values(statistic: Callable[[np.ndarray], float], runs: pd.DataFrame) -> pd.Series:
+    """Return the jackknife's values by seed; of a single run the statistic itself."""
+    values = runs.to_numpy(dtype=float)
+    found = jackknife(statistic, values) if len(runs) > 1 else [statistic(run[None]) for run in values]
+    return pd.Series(found, runs.index, dtype=float)
+
+
+def times(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield the log ratio of seconds, run by run of equal seeds, and of benchmarks as single measurements."""
+    column = config["column"]
+    for pair in pairs(config, measured):
+        both = pair.table.common(pair.less, pair.more, column=column)
+        both = np.log(both[(both > 0).all(axis=1)])
+        printed = pair.table.rows.get(f"paper_{column}")
+        paper = None if printed is None else np.log(printed[pair.more] / printed[pair.less])
+        remarks = pair.table.remarks.get((pair.more, column), [])
+        note = "" if len(both) else "; ".join(r for r in remarks if r.startswith(("no times", "BP is not")))
+        yield pair.setting(both[pair.more] - both[pair.less], (pair.less, pair.more), paper=paper, note=note)
+    of, than = config.get("of", "msbp"), {"baseline": "dense"}.get(config["than"], config["than"])
+    for result in measured.sources.benchmarks:
+        alone = not result["sweep"] and not result.get("settings")
+        rows = {row["name"]: row for row in result["rows"]} if alone else {}
+        ms = f"{column.removesuffix('_s')}_ms"
+        if {of, than} <= rows.keys() and not (ms == "bp_ms" and not whole_pass(result)):
+            ratio = np.log(rows[of][ms] / rows[than][ms])
+            effect = Effect(float(ratio), float("nan"), 0)
+            family, name = family_of(result["case"]), f"benchmark {name_of(result)}"
+            yield Setting(family, name, command_of(result), effect=effect, n=1, excluded=SINGLE)
+
+
+def gains_over_gamma(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield for each k MSBP's gain over SBP, the mean over all γ, run by run of equal seeds."""
+    for k, sbp, msbp in by_k(config, measured):
+        gains = msbp.sub(sbp, axis=0).dropna()
+        tests = [welch_t(sbp.dropna(), msbp[gamma].dropna()) for gamma in msbp]
+        below = sum(p < 0.05 for p in holm([test.p for test in tests if test]))
+        note = f"Welch's t at {below} of {len(tests)} γ below 5 %, by Holm"
+        yield grid_setting(config, k, gains.mean(axis=1), note=note)
+
+
+def sensitivity(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield for each k how much means differ between γ, as a share of the mean gain over SBP."""
+    for k, sbp, msbp in by_k(config, measured):
+        values = pd.concat([sbp.rename(SBP), msbp], axis=1).dropna()
+        yield grid_setting(config, k, pseudo_values(share_of_gain, values if len(values) > 2 else values[:0]))
+
+
+def share_of_gain(scores: np.ndarray) -> float:
+    """Return the standard deviation of MSBP's means over γ, without what runs alone cause, by its gain.
+
+    scores: by seed, of SBP and then of MSBP at each γ; a seed's runs at all γ have a part in common.
+    """
+    sbp, msbp = scores[:, 0], scores[:, 1:]
+    n, gammas = msbp.shape
+    residuals = msbp - msbp.mean(axis=1, keepdims=True) - msbp.mean(axis=0) + msbp.mean()
+    error = (residuals**2).sum() / ((n - 1) * (gammas - 1)) / n
+    spread = max(float(msbp.mean(axis=0).var(ddof=1)) - error, 0.0) ** 0.5
+    gain = float(msbp.mean() - sbp.mean())
+    return spread / gain if gain > 0 else np.inf
+
+
+def deviations(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield for each k the log ratio of standard deviations between runs, SBP's by that of MSBP at all γ."""
+    printed = measured.configs[config["paper_table"]]["paper"]
+    for k, sbp, msbp in by_k(config, measured):
+        paper = float(np.mean(np.log(printed[k]))) / 2 if k in printed else None
+        effect = log_sd([sbp.dropna()]) - log_sd([msbp[gamma].dropna() for gamma in msbp])
+        yield grid_setting(config, k, None, effect=effect, n=len(sbp.dropna()), paper=paper)
+
+
+def deviation_of_sbp(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield the log ratio of standard deviations between runs, SBP's at all k by the baseline's."""
+    runs = gather(config["grid"], measured.sources)
+    base, sbp = scores(runs), [scores(runs, k, SBP) for k in config["grid"]["sparse"]]
+    n, paper = min(map(len, (base, *sbp))), float(np.log(config["paper"]))
+    for k, values in zip(config["grid"]["sparse"], sbp, strict=True):
+        effect, note = log_sd([values]) - log_sd([base]), "part of the pooled ratio"
+        yield grid_setting(config, k, None, effect=effect, n=min(len(values), len(base)), excluded=note)
+    effect = log_sd(sbp) - log_sd([base])
+    yield Setting("MLPs", "MNIST: all k", config["grid"]["command"], "", effect=effect, n=n, paper=paper)
+
+
+def by_k(config: Config, measured: Measured) -> Iterator[tuple[int, pd.Series, pd.DataFrame]]:
+    """Yield k, SBP's scores by seed, and MSBP's by seed and γ."""
+    runs = gather(config["grid"], measured.sources)
+    for k in config["grid"]["sparse"]:
+        wide = runs[(runs.k == k) & (runs.gamma != BASELINE)].pivot(
+            index="seed", columns="gamma", values="test"
+        )
+        wide = wide.reindex(columns=[SBP, *config["grid"]["gamma"]])
+        yield k, wide[SBP], wide.drop(columns=SBP)
+
+
+def grid_setting(config: Config, k: int, values: pd.Series | None, **more: Any) -> Setting:
+    """Return the setting of one k of the grid."""
+    n = more.pop("n", 0 if values is None else len(values))
+    return Setting("MLPs", f"MNIST: k = {k}", config["grid"]["command"], f"k = {k}", values, n=n, **more)
+
+
+def angle_of_methods(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield MSBP's angle less SBP's at the same k in degrees, the mean over a run."""
+    for part, family in (("total", "all parameters"), ("hidden", "hidden layers alone")):
+        wide = angles(config, measured, part)
+        for k in wide.columns.unique("k"):
+            yield angle_setting(family, f"k = {k}", column(wide, "msbp", k) - column(wide, "sbp", k), f"{k}")
+
+
+def angle_by_k(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield the angle at each k less that at the next smaller one in degrees, the mean over a run."""
+    wide = angles(config, measured, "total")
+    for method in ("sbp", "msbp"):
+        for low, high in pairwise(wide.columns.unique("k")):
+            gap = column(wide, method, high) - column(wide, method, low)
+            yield angle_setting("all parameters", f"{method.upper()}, k = {high} and {low}", gap, method)
+
+
+def angle_gap(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield by how many degrees more MSBP's angle is below SBP's at the smallest k than at the largest."""
+    wide = angles(config, measured, "total")
+    ks = wide.columns.unique("k")
+    for low, high in [(min(ks), max(ks))] if len(ks) > 1 else []:
+        gaps = [column(wide, "sbp", k) - column(wide, "msbp", k) for k in (low, high)]
+        yield angle_setting("all parameters", f"k = {low} and {high}", gaps[0] - gaps[1], "")
+
+
+def angles(config: Config, measured: Measured, part: str) -> pd.DataFrame:
+    """Return mean degrees by seed, method and k; before the first step all are equal, and it is left out."""
+    rows = [row for name in config["figures"] for row in rows_of(measured.configs[name])]
+    found = pd.concat([measured.sources.angles_of(row.overrides) for row in rows])
+    found = found[found.step > 0].astype({part: float, "k": int})
+    return np.degrees(found.pivot_table(index="seed", columns=["method", "k"], values=part))
+
+
+def column(wide: pd.DataFrame, method: str, k: int) -> pd.Series:
+    return wide.get((method, k), pd.Series(np.nan, wide.index))
+
+
+def angle_setting(family: str, name: str, values: pd.Series, group: str) -> Setting:
+    values = values.dropna()
+    return Setting(family, f"MNIST: {name}", ANGLES, group, values, n=len(values))
+
+
+def slope_by_k(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield the slope of log BP time by log k, for SBP and for MSBP; here n counts values of k."""
+    result, command = swept_result(config, measured)
+    for method in ("sbp", "msbp"):
+        line = timed(result, method) if result else pd.DataFrame({"x": [], "y": []})
+        line = line[(line.x > 0) & (line.x <= config["largest"]) & (line.y > 0)]
+        effect = log_slope(np.log(line.x), line.y) if len(line) > 2 else None
+        yield Setting("MLPs", f"MNIST: {method.upper()}", command, method, effect=effect, n=len(line))
+
+
+def slope_by_gamma(config: Config, measured: Measured) -> Iterator[Setting]:
+    """Yield how the log of BP time changes from γ = 0 to 1; here n counts values of γ."""
+    result, command = swept_result(config, measured)
+    found = [(point["value"], row) for point in (points(result) if result else ()) for row in point["rows"]]
+    times = [(gamma, row["bp_ms"]) for gamma, row in found if row["name"] == "msbp"]
+    line = pd.DataFrame(times, columns=["gamma", "bp_ms"])
+    effect = log_slope(line.gamma, line.bp_ms) if len(line) > 2 else None
+    yield Setting("MLPs", "MNIST: MSBP", command, effect=effect, n=len(line))
+
+
+def swept_result(config: Config, measured: Measured) -> tuple[Result | None, str]:
+    """Return the sweep that a claim lists, unless its BP is by the earlier rule, and the command for it."""
+    result = swept(config, measured.sources)
+    listed = config["benchmarks"][0]
+    command = f"python -m src.bench case={listed['case']} sweep={listed['sweep']}"
+    command = next(iter(missing_commands(config, measured.sources)), command)
+    return (result if result and whole_pass(result) else None), command

@@ -1,0 +1,180 @@
+"""The report and publishing as a user runs them; once in a process without torch, network and locale."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hydra.errors import HydraException
+
+from msbp.analysis.settings import catalogue, settings_from
+from msbp.cli import explain
+from msbp.config import CONF, ROOT, compose
+from msbp.record import settings, signature
+from scripts.publish import run as publish
+from src.report import keep_published, read, report
+
+BARRED = """
+import socket, sys
+def refuse(*args, **keys): raise OSError("no network here")
+socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
+class Barred:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch": raise ImportError("no torch here")
+sys.meta_path.insert(0, Barred())
+"""
+C_LOCALE = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+EXTREME = ("task=mnist", "model.hidden=5000")
+RUN = "python scripts/reproduce.py"
+EVERY = catalogue(Path(CONF))
+
+
+@pytest.fixture
+def places(tmp_path):
+    """Overrides that put outputs, published and README into tmp_path."""
+    (tmp_path / "README.md").write_text("<!-- table: extreme -->\n<!-- end of table -->\n")
+    files = {"outputs": tmp_path, "published": tmp_path / "published", "readme": tmp_path / "README.md"}
+    return [f"paths.{name}={path}" for name, path in files.items()]
+
+
+@pytest.fixture
+def shown(places, settle, capsys):
+    """What the report prints, its table cells without padding."""
+
+    def shown(*words):
+        report(compose([*words, *places], "report"), settle, places[:1])
+        out, err = capsys.readouterr()
+        return re.sub(" +", " ", out), err
+
+    return shown
+
+
+@pytest.fixture
+def put(places, settle, capsys):
+    """What publishing prints."""
+
+    def put(*words):
+        publish(compose([*words, *places], "publish"), settle)
+        return capsys.readouterr().out
+
+    return put
+
+
+@pytest.fixture
+def leave(tmp_path, record_of):
+    """Leaves the record of a finished run of these overrides, which stand for its signature."""
+
+    def leave(*overrides, **fields):
+        record = record_of(**{"signature": " ".join(overrides)} | fields)
+        path = tmp_path / "runs" / f"{record['signature']}-{record['seed']}" / "record.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record), encoding="utf-8")
+        return path
+
+    return leave
+
+
+def test_a_table_needs_no_torch_no_network_and_no_locale(places, leave, tmp_path):
+    for words, seconds in ((["method=baseline"], 320.0), (["method=msbp", "method.r=0.001"], 4.0)):
+        leave(*EXTREME, *words, bp_s=seconds, signature=signature(compose([*EXTREME, *words])))
+    report(compose(["table=extreme", *places], "report"), settings_from(Path(CONF), compose), places[:1])
+    files = {path: path.read_bytes() for path in (tmp_path / "report").iterdir()}
+    assert {path.name for path in files} == {"extreme.md", "extreme.tex", "extreme.csv"}
+    text = re.sub(" +", " ", files[tmp_path / "report" / "extreme.md"].decode())
+    assert "| + MSBP (r=0.001, γ=0.8) | 4.00 (80.00×) |" in text
+    for path in files:
+        path.unlink()
+    (tmp_path / "barred").mkdir()
+    (tmp_path / "barred" / "sitecustomize.py").write_text(BARRED)
+    searched = os.pathsep.join([str(tmp_path / "barred"), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-m", "src.report", "table=extreme", *places], cwd=ROOT, capture_output=True,
+        env=os.environ | C_LOCALE | {"PYTHONPATH": searched}, text=True, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert {path: path.read_bytes() for path in (tmp_path / "report").iterdir()} == files
+
+
+def test_without_a_choice_all_is_written_and_what_has_runs_is_printed(shown, leave, tmp_path):
+    cut = leave(*EXTREME, "method=baseline", seed=0)
+    leave(*EXTREME, "method=baseline", seed=1)
+    leave("task=mnist", "method=msbp", seed=1)
+    cut.write_text(cut.read_text()[:200])
+    out, err = shown()
+    names = {path.stem for group in ("table", "figure") for path in (ROOT / "conf" / group).iterdir()}
+    assert {path.stem for path in (tmp_path / "report").iterdir()} == names | {"claims", "index"}
+    first, *_ = titles = re.findall("(?m)^# (.*)", out)
+    assert first == EVERY["main"]["caption"] and EVERY["extreme"]["caption"] in titles
+    assert f"\ntextcnn: no runs yet; {RUN} table=textcnn paths.outputs={tmp_path}\n" in out
+    assert EVERY["textcnn"]["caption"] not in out and " 1 of 5 |" in out
+    assert (
+        f"`python -m src.train -m task=mnist paths.outputs={tmp_path} 'seed=range(0,10)' method=sbp`" in out
+    )
+    assert f"\nMNIST, 2 epochs of 20: no runs yet; {RUN} table=extreme" in out
+    assert "MNIST, 2 epochs of 20" in (tmp_path / "report" / "extreme.md").read_text("utf-8")
+    assert f"left out {cut}: not whole JSON" in err
+
+
+def test_a_table_that_is_chosen_is_printed_without_any_run(shown):
+    out, _ = shown("table=extreme")
+    assert "3667.5 (1.00×)" in out and "0 of 5¹" in out
+
+
+def test_runs_in_no_row_are_listed_and_hinted_at_beside_a_choice(shown, leave, tmp_path):
+    words = ["task=mnist", "method=msbp", "trainer.epochs=3", "method.r=0.01", "model.hidden=1000"]
+    for seed in (0, 1):
+        leave(*words, seed=seed, test=97.0 + seed, config=settings(compose(words)))
+    out, _ = shown()
+    assert "\n2 records match no row of a table" in out
+    assert f"\nmnist msbp {' '.join(sorted(words[2:]))}: test accuracy 97.50 (seed 0, 1)\n" in out
+    assert (tmp_path / "report" / "other.md").exists()
+    assert "2 other records are not part of this; python -m src.report has all" in shown("table=main")[0]
+
+
+def test_what_is_published_is_shown_and_nothing_else(shown, put, leave, tmp_path):
+    leave(*EXTREME, "method=baseline")
+    told = put("table=extreme")
+    assert "records.jsonl:\n  1 added, 0 replaced, 0 kept as they were\n" in told
+    assert f"rewritten:\n  {tmp_path / 'published' / 'extreme.csv'}\n" in told and "README.md\n" in told
+    assert " 98.20 (+0.00) | 1 of 5 |" in re.sub(" +", " ", (tmp_path / "README.md").read_text("utf-8"))
+    assert "0 added, 0 replaced, 1 kept as they were\nrewritten:\n  nothing" in put("table=extreme")
+    leave(*EXTREME, "method=baseline", seed=1)
+    assert " 2 of 5 |" in shown("table=extreme")[0]
+    own = (tmp_path / "report" / "extreme.md").read_bytes()
+    assert " 1 of 5 |" in shown("table=extreme", "records=published")[0]
+    assert (tmp_path / "report" / "extreme.md").read_bytes() == own
+    assert (tmp_path / "report-published" / "extreme.md").exists()
+
+
+def test_a_stale_readme_fails_the_check_until_it_is_written(places, settle, tmp_path):
+    def keep(word):
+        keep_published(compose([f"readme={word}", *places], "report"), EVERY, settle)
+
+    with pytest.raises(ValueError, match=r"stale: .*README.md; run python -m src.report readme=write"):
+        keep("check")
+    keep("write")
+    keep("check")
+
+
+def test_publishing_uncommitted_code_is_refused_with_the_reason(put, leave, tmp_path):
+    leave(*EXTREME, "method=baseline", dirty=True)
+    with pytest.raises(ValueError, match="uncommitted code, so nobody can repeat it"):
+        put("table=extreme")
+    assert not (tmp_path / "published").exists()
+
+
+def test_unknown_words_are_refused_with_what_is_wanted(settle):
+    with pytest.raises(ValueError, match=r"want own \(the runs below paths.outputs\) or published"):
+        read(compose(["records=all"], "report"), settle)
+    with pytest.raises(ValueError, match="want write or check"):
+        keep_published(compose(["readme=yes"], "report"), {}, settle)
+
+
+@pytest.mark.parametrize(("word", "wanted"), [("table=maine", "main"), ("tabel=main", "tabel")])
+def test_unknown_choices_are_refused_with_those_that_exist(word, wanted):
+    with pytest.raises(HydraException) as refused:
+        compose([word], "report")
+    assert wanted in explain(refused.value)

@@ -1,0 +1,159 @@
+"""Tables and figures of benchmarks and angles, and how they are drawn."""
+
+import math
+from itertools import combinations
+
+import pandas as pd
+import pytest
+
+from msbp.analysis import complexity, figures, rules
+from msbp.analysis.benchmarks import sweep_table
+from msbp.analysis.render import POINTS, Figure, Series, files, images, renderings
+from msbp.analysis.rules import Measured
+from msbp.analysis.runs import Sources
+
+BY_K = {"benchmarks": [{"case": "mnist", "sweep": "k"}]}
+
+
+def row(name, k, bp_ms, mib=20.0):
+    times = {"bp_ms": bp_ms, "bp_p10_ms": bp_ms * 0.9, "bp_p90_ms": bp_ms * 1.1, "bp_materialised_ms": bp_ms}
+    return {
+        "name": name,
+        "k_per_layer": {"a": k, "b": k},
+        "bp_gflops": 50.0,
+        "peak_mib": mib,
+        "steps": 9,
+    } | times
+
+
+@pytest.fixture
+def swept():
+    """A sweep of MNIST over r, k = 5 and 50 of 500."""
+    points = [
+        {"value": r, "rows": [row("dense", 500, 0.8, 40.0), row("sbp", k, k / 100), row("msbp", k, k / 50)]}
+        for r, k in ((0.01, 5), (0.1, 50))
+    ]
+    about = {
+        "case": "mnist",
+        "sweep": "k",
+        "key": "paper.r",
+        "threads": 1,
+        "allocator": "keep",
+        "points": points,
+    }
+    return about | {
+        "cpu": "A 1",
+        "torch": "2.6",
+        "blas": "mkl",
+        "commit": "12345678",
+        "dirty": False,
+        "timing_rule": 2,
+    }
+
+
+@pytest.fixture
+def sources(settle, runs_of):
+    return lambda **more: Sources(runs_of([]), settle, **more)
+
+
+def test_theory_counts_rows_of_w_and_the_selection_among_the_entries_of_h():
+    dense = complexity.operations([500, 500], [500, 500], 784, 10, memory=False)
+    assert dense == 784 * 500 + 2 * 500 * 500 + 2 * 500 * 10
+    sparse = complexity.operations([500, 500], [8, 8], 784, 10, memory=False)
+    assert sparse == 784 * 8 + 2 * 500 * 8 + 2 * 500 * 3 + 2 * 500 * 10
+    assert complexity.operations([500, 500], [8, 8], 784, 10, memory=True) == sparse + 1000
+
+
+def test_measurements_stand_beside_theory_as_shares_of_the_dense_row(swept, sources):
+    config = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10, **BY_K}
+    sbp, msbp, *_ = complexity.document(config, sources(benchmarks=[swept])).numbers.to_dict("records")
+    assert (sbp["k"], sbp["bp_ms_share"], sbp["mib_share"]) == (5, 0.0625, 0.5)
+    assert sbp["mflop"] == 50 * 0.05 and msbp["theory"] > sbp["theory"]
+
+
+def test_what_was_not_measured_has_its_command(sources):
+    config = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10, **BY_K}
+    made = complexity.document(config, sources())
+    assert made.empty and "`python -m src.bench case=mnist sweep=k`" in renderings(made)["md"]
+
+
+def test_bp_time_is_by_k_with_percentiles_and_the_dense_row_beside(swept, sources):
+    made = figures.bp_time({"name": "bp", "caption": "BP", **BY_K}, sources(benchmarks=[swept]))
+    sbp, msbp, dense = made.figure.series
+    assert dict(sbp.points[["x", "y"]].values) == {5: 0.05, 50: 0.5}
+    assert (msbp.points.low[0], msbp.points.high[0]) == pytest.approx((0.09, 0.11))
+    assert dict(dense.points[["x", "y"]].values) == {5: 0.8, 50: 0.8}
+    assert made.measured and not made.missing
+
+
+def test_angles_are_means_over_seeds_in_degrees(sources, record_of, runs_of, angles_of):
+    signature = "task=mnist method=msbp"
+    angles = [
+        {"config": {"signature": signature, "seed": seed, "method": "msbp"}, "k": 5, "step": 0, "epoch": 0.0}
+        | {"angle": {"total": math.pi / 3 + seed * math.pi / 6, "hidden": 1.5}}
+        for seed in (0, 1)
+    ]
+    rows = [{"label": "MSBP, k=5", "overrides": ["method=msbp"]}]
+    config = {"name": "angle", "caption": "δ", "shows": "angles", "seeds": 2, "columns": []}
+    config |= {"blocks": [{"title": "MNIST", "task": "mnist", "rows": rows}]}
+    made = figures.angle(
+        config, Sources(runs_of([record_of(signature)]), sources().settle, angles=angles_of(angles))
+    )
+    (point,) = made.figure.series[0].points.itertuples()
+    assert (point.x, point.y, point.n) == (0, pytest.approx(75), 2)
+    assert list(made.angles.record) == angles and len(made.used) == 1
+
+
+def test_an_empty_figure_is_not_drawn_but_says_what_to_run(sources):
+    made = figures.bp_time({"name": "bp", "caption": "BP", **BY_K}, sources())
+    assert files(made).keys() == {"csv", "md", "tex"}
+    assert "- `python -m src.bench case=mnist sweep=k`" in files(made)["md"]
+    with pytest.raises(ValueError, match="nothing to draw"):
+        images(made.figure)
+
+
+def test_a_figure_is_drawn_as_png_and_svg_the_same_each_time():
+    points = pd.DataFrame([(1, 2.0, math.nan, math.nan, 1), (2, 3.0, 2.5, 3.5, 9)], columns=POINTS)
+    series = [Series("SBP", points), Series("empty", points[:0])]
+    figure = Figure("T", "k", "ms", series, [Series("baseline", points[:1], 3, ":")], log="x")
+    first = images(figure)
+    assert first["png"].startswith(b"\x89PNG") and b"<svg" in first["svg"]
+    assert first == images(figure)
+
+
+ROWS = "torch", "dense", "sbp", "msbp"
+PARTS = [part for count in range(len(ROWS)) for part in combinations(ROWS, count)]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=" ".join)
+def test_of_a_partial_sweep_what_is_there_is_shown_and_the_rest_is_empty(swept, sources, part):
+    config = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10, **BY_K}
+    for point in swept["points"]:
+        every = [row("torch", 500, 0.9) | {"k_per_layer": {}}, *point["rows"]]
+        point["rows"] = [each for each in every if each["name"] in part]
+    measured = sources(benchmarks=[swept])
+    table, figure = complexity.document(config, measured), figures.bp_time(config, measured)
+    assert list(table.numbers.get("row", [])) == 2 * [name for name in ("sbp", "msbp") if name in part]
+    assert (table.numbers.get("bp_ms_share", pd.Series()).isna() == ("dense" not in part)).all()
+    named = {
+        series.label.lower().replace("baseline", "dense")
+        for series in figure.figure.series
+        if len(series.points)
+    }
+    assert named == (set(part) - {"torch"} if {*part} & {"sbp", "msbp"} else set())
+    assert renderings(table).keys() == {"md", "tex", "csv"} and files(figure, draw=False)
+    found = list(rules.slope_by_k({**config, "largest": 100}, Measured(measured, dict, {})))
+    assert len(found) == 2
+    assert all(f"BP of {name}" in sweep_table(swept) for name in part)
+
+
+def test_a_sweep_without_points_or_with_uneven_ones_is_shown(swept, sources):
+    config = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10, **BY_K}
+    swept["points"][0]["rows"] = swept["points"][0]["rows"][2:]
+    assert list(complexity.document(config, sources(benchmarks=[swept])).numbers.row) == [
+        "msbp", "sbp", "msbp",
+    ]  # fmt: skip
+    assert "BP of dense" in sweep_table(swept)
+    swept["points"] = []
+    assert "not measured yet" in renderings(complexity.document(config, sources(benchmarks=[swept])))["md"]
+    assert sweep_table(swept)

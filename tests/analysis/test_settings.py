@@ -1,0 +1,90 @@
+"""The runs that rows, cells and figures request, and which of them are on record."""
+
+import pytest
+
+from msbp.analysis.runs import Sources, coverage, measurements, missing_commands
+from msbp.analysis.settings import together
+
+ROWS = [{"label": "MLP", "overrides": ["method=baseline"]}, {"label": "MSBP", "overrides": ["method=msbp"]}]
+BLOCK = {"title": "MNIST", "task": "mnist", "score": "Acc (%)", "rows": ROWS}
+GRID = {
+    "name": "small", "task": "mnist", "seeds": 2, "baseline": ["method=baseline"], "sbp": ["method=sbp"],
+    "msbp": ["method=msbp"], "sparse": {5: "method.r=0.01"}, "gamma": [0.1, 0.2], "command": "sweep it all",
+}  # fmt: skip
+
+ANGLE = {"k": 5, "step": 0, "epoch": 0.0, "angle": {"total": 1.0, "hidden": 1.0}}
+
+
+def table(columns=("bp_s", "score"), **block):
+    return {"name": "small", "caption": "", "seeds": 3, "columns": list(columns), "blocks": [BLOCK | block]}
+
+
+@pytest.fixture
+def sources(runs_of, settle):
+    return lambda *records, **more: Sources(runs_of(records), settle, **more)
+
+
+def test_a_row_tells_its_overrides_and_which_seeds_are_there(sources, record_of):
+    base, msbp = coverage(table(), sources(record_of("task=mnist method=msbp", 1)))
+    assert base.row.overrides == ("task=mnist", "method=baseline") and base.missing == (0, 1, 2)
+    assert (msbp.present, msbp.missing, msbp.row.timed) == ((1,), (0, 2), 3)
+
+
+def test_a_block_may_have_fewer_seeds_and_fewer_times(sources):
+    asked = coverage(table(seeds=2, timed=1), sources())[0].row
+    assert (asked.seeds, asked.timed) == (2, 1)
+
+
+def test_a_table_without_seconds_wants_no_times(sources):
+    assert coverage(table(["score"]), sources())[0].row.timed == 0
+
+
+def test_a_timed_seed_without_comparable_times_is_named(sources, record_of):
+    runs = [record_of("task=mnist method=msbp", seed, times_comparable=seed == 1) for seed in range(3)]
+    row = coverage(table(timed=2), sources(*runs))[1]
+    assert row.without_times == (0,) and row.with_times == (1,) and not row.missing
+
+
+def test_a_task_that_does_not_exist_is_wanted_but_not_known(runs_of):
+    row, _ = coverage(table(), Sources(runs_of([]), lambda overrides: None))
+    assert not row.known
+
+
+def test_a_grid_wants_the_baseline_and_for_each_k_sbp_and_every_gamma(sources):
+    cells = coverage({"grid": GRID}, sources())
+    assert [" ".join(cell.row.overrides) for cell in cells] == [
+        "task=mnist method=baseline", "task=mnist method=sbp method.r=0.01",
+        "task=mnist method=msbp method.r=0.01 method.gamma=0.1",
+        "task=mnist method=msbp method.r=0.01 method.gamma=0.2",
+    ]  # fmt: skip
+    assert {cell.row.seeds for cell in cells} == {2}
+
+
+def test_what_is_lacking_is_told_as_commands_each_once(sources, record_of):
+    base = [record_of("task=mnist method=baseline", seed) for seed in (0, 1)]
+    assert missing_commands({"grid": GRID}, sources(*base, where=["paths.outputs=/tmp/x"])) == [
+        "sweep it all paths.outputs=/tmp/x"
+    ]
+    assert missing_commands(table(), sources(*base))[0] == (
+        "python -m src.train -m task=mnist 'seed=range(0,3)' method=baseline"
+    )
+
+
+def test_a_figure_of_angles_wants_runs_that_were_watched(sources, record_of, angles_of):
+    signature = "task=mnist method=msbp"
+    watched = angles_of([{"config": {"signature": signature, "seed": 2, "method": "msbp"}, **ANGLE}])
+    plain = record_of(signature, 0)
+    row = coverage(table() | {"shows": "angles"}, sources(plain, angles=watched))[1]
+    assert row.present == (2,)
+
+
+def test_a_benchmark_is_there_or_has_a_command(sources):
+    config = {"benchmarks": [{"case": "mnist", "sweep": "k"}, {"case": "mnist", "sweep": "hidden"}]}
+    by_k, by_hidden = measurements(config, sources(benchmarks=[{"case": "mnist", "sweep": "k"}]))
+    assert by_k.present and not by_hidden.present
+    assert by_hidden.command == "python -m src.bench case=mnist sweep=hidden"
+
+
+def test_commands_that_differ_in_the_method_alone_are_one_sweep():
+    assert together(["run a method=sbp", "run a method=msbp"]) == "run a method=sbp,msbp"
+    assert together(["run a method=sbp", "", "run b"]) == "run a method=sbp && run b"

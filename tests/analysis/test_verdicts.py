@@ -1,0 +1,247 @@
+"""The rules of verdicts, by hand and by simulation: with the paper's effects, and without any."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from msbp.analysis.claims import region_of
+from msbp.analysis.rules import Setting, share_of_gain, share_regained
+from msbp.analysis.settings import configs
+from msbp.analysis.statistics import Effect, jackknife, log_sd, mean_effect, pooled
+from msbp.analysis.verdicts import LEAST, Region, Word, judge
+from msbp.config import CONF
+
+CLAIMS = configs(Path(CONF), "claim")
+HIGHER = Region(low=0.0, margin=0.1)
+TIMES = 400  # simulations; the standard error of a share of 5 percent is then 1.1 percent
+FALSE = 0.05 + 3 * 0.011
+
+
+def setting(values, family="MLPs", paper=None, **more):
+    values = pd.Series(np.asarray(values, dtype=float))
+    return Setting(family, "a setting", "run it", values=values, n=len(values), paper=paper, **more)
+
+
+def word(*settings, region=HIGHER):
+    return judge(settings, region).word
+
+
+@pytest.mark.parametrize(
+    ("values", "paper", "expected"),
+    [
+        ([0.3, 0.4, 0.5, 0.4, 0.3], 0.4, Word.REPRODUCED),
+        ([-0.3, -0.4, -0.5, -0.4, -0.3], None, Word.NOT),
+        ([-0.03, -0.04, -0.05, -0.04, -0.03], None, Word.OPEN),
+        ([-0.03, -0.04, -0.05, -0.04, -0.03], 0.4, Word.NOT),
+        ([-0.03, -0.04, -0.05, -0.04, -0.03], 0.04, Word.OPEN),
+        ([-0.5, 0.5, 0.3, -0.2, 0.1], 0.4, Word.OPEN),
+        ([0.3, 0.4, 0.5, 0.4], 0.4, Word.OPEN),
+        ([0.4], 0.4, Word.OPEN),
+    ],
+    ids=[
+        "above",
+        "below",
+        "below by little",
+        "without the paper's",
+        "near the paper's",
+        "wide",
+        "four",
+        "one",
+    ],
+)
+def test_the_word_follows_the_interval_the_margin_and_the_papers_effect(values, paper, expected):
+    assert word(setting(values, paper=paper)) == expected
+
+
+def test_an_effect_that_is_excluded_is_shown_and_does_not_count():
+    assert word(setting([0.3, 0.4, 0.5, 0.4, 0.3], excluded="nothing was dropped")) == Word.OPEN
+
+
+def test_a_single_setting_of_many_refutes_nothing():
+    good = [setting([0.3, 0.4, 0.5, 0.4, 0.3]) for _ in range(9)]
+    assert word(*good, setting([-0.3, -0.4, -0.5, -0.4, -0.3])) == Word.REPRODUCED
+
+
+def test_a_claim_is_reproduced_in_part_where_some_families_reproduce_it():
+    good, bad = setting([0.3, 0.4, 0.5, 0.4, 0.3]), setting([-0.3, -0.4, -0.5, -0.4, -0.3], "LSTMs")
+    assert word(good, bad) == Word.IN_PART and word(bad) == Word.NOT
+    assert word(good, setting([0.1], "LSTMs")) == Word.REPRODUCED, "a family without evidence says nothing"
+    assert word() == Word.OPEN
+
+
+def test_settings_that_share_runs_are_no_more_evidence_than_one():
+    values = [0.5, -0.3, 0.4, 0.1, 0.2]
+    same = [setting(values, group="shared") for _ in range(4)]
+    (once,), (often,) = judge(same[:1], HIGHER).families, judge(same, HIGHER).families
+    assert once.interval == often.interval
+    (apart,) = judge([setting(values, group=str(i)) for i in range(4)], HIGHER).families
+    assert apart.effect.variance == pytest.approx(once.effect.variance / 4)
+
+
+def test_an_open_family_says_how_many_more_runs_would_decide():
+    verdict = judge([setting([0.5, -0.1, 0.2, 0.4, -0.3])], HIGHER)
+    (family,) = verdict.families
+    more = verdict.more(family)
+    assert family.word == Word.OPEN and 5 < more < 40
+    spread = np.std(family.settings[0].values, ddof=1)
+    n = LEAST + more
+    assert 1.9 * spread / n**0.5 < family.effect.estimate < 2.3 * spread / (n - 2) ** 0.5
+    few = judge([setting([0.4, 0.3, 0.5])], HIGHER)
+    assert few.families[0].effect is None and few.more(few.families[0]) == 2
+    never = judge([setting([1.0, -1.0, 1.0, -1.0, 0.0, 0.001])], HIGHER)
+    assert never.more(never.families[0]) is None
+
+
+def test_holm_makes_several_families_pay_for_their_number():
+    values = [0.15, 0.5, 0.35, 0.05, 0.4]
+    assert word(setting(values)) == Word.REPRODUCED
+    zeros = [setting([-0.5, 0.5, 0.3, -0.2, 0.1], f"family {i}") for i in range(3)]
+    assert judge([setting(values), *zeros], HIGHER).families[0].word == Word.OPEN
+
+
+def test_a_pooled_effect_has_welchs_degrees_of_freedom():
+    a, b = [0.1, 0.4, 0.2, 0.6], [1.0, 1.8, 1.1]
+    both = Effect(np.mean(b), np.var(b, ddof=1) / 3, 2) - Effect(np.mean(a), np.var(a, ddof=1) / 4, 3)
+    from scipy import stats
+
+    welch = stats.ttest_ind(b, a, equal_var=False)
+    assert both.df == pytest.approx(welch.df)
+    assert both.interval().low == pytest.approx(welch.confidence_interval().low)
+
+
+# Simulation. Effects in the claims' units, with the deviations between runs that were measured here.
+
+
+def share_of(words, *wanted):
+    return sum(each in wanted for each in words) / len(words)
+
+
+@pytest.mark.parametrize("n", [3, 5, 10])
+@pytest.mark.parametrize("settings", [1, 3])
+def test_pooled_intervals_cover_the_truth(n, settings):
+    random = np.random.default_rng(n)
+    inside = 0
+    for _ in range(1000):
+        sd = random.uniform(0.5, 2, settings)
+        effect = pooled([mean_effect(random.normal(1, each, n)) for each in sd])
+        interval = effect.interval()
+        inside += interval.low <= 1 <= interval.high
+    assert 0.93 <= inside / 1000 <= 0.985
+
+
+@pytest.mark.parametrize("families", [1, 2, 4])
+@pytest.mark.parametrize("n", [LEAST, 10])
+def test_without_an_effect_hardly_any_claim_is_decided(families, n):
+    random = np.random.default_rng(families * n)
+    words = [
+        word(*(setting(random.normal(0, 0.2, n), f"family {i}") for i in range(families)))
+        for _ in range(TIMES)
+    ]
+    assert share_of(words, Word.REPRODUCED, Word.IN_PART, Word.NOT) <= FALSE
+
+
+@pytest.mark.parametrize("n", [LEAST, 10])
+def test_without_an_effect_a_claim_of_the_paper_is_never_reproduced_and_mostly_refuted(n):
+    random = np.random.default_rng(n)
+    words = [word(setting(random.normal(0, 0.2, n), paper=0.39)) for _ in range(TIMES)]
+    assert share_of(words, Word.REPRODUCED) <= FALSE and share_of(words, Word.NOT) >= 0.8
+
+
+@pytest.mark.parametrize(
+    ("effects", "deviations"),
+    [
+        ({"MLPs": [0.39]}, 0.2),  # Table 2, MNIST
+        ({"MLPs": [0.39, 0.44], "LSTMs": [0.16]}, 0.15),
+        ({"MLPs": [0.37, 0.65], "LSTMs": [0.23]}, 0.2),
+        ({"MLPs": [0.8, 0.6, 0.4]}, 0.2),  # over γ
+    ],
+)
+def test_with_the_papers_effects_ten_runs_reproduce_a_claim_about_scores(effects, deviations):
+    random = np.random.default_rng(0)
+    words = []
+    for _ in range(TIMES):
+        every = [
+            setting(random.normal(effect, deviations, 10), family, paper=effect)
+            for family, found in effects.items()
+            for effect in found
+        ]
+        words.append(word(*every))
+    assert share_of(words, Word.REPRODUCED) >= 0.8 and share_of(words, Word.NOT) <= FALSE
+
+
+def deviations(random, ratio, n, gammas=9):
+    """Settings as `rules.deviations` has them, for three k."""
+    for k in (5, 10, 20):
+        wide = log_sd([random.normal(0, ratio, n)])
+        yield Setting(
+            "MLPs", f"k = {k}", "", f"k = {k}", None,
+            wide - log_sd([random.normal(0, 1, n) for _ in range(gammas)]), n, float(np.log(1.94)),
+        )  # fmt: skip
+
+
+def test_stability_is_decided_as_often_as_it_should_be():
+    random, region = np.random.default_rng(0), region_of(CLAIMS["stability"])
+    none = [judge([*deviations(random, 1.0, 10)], region).word for _ in range(TIMES)]
+    assert share_of(none, Word.REPRODUCED) <= FALSE
+    papers = [judge([*deviations(random, 1.94, 10)], region).word for _ in range(TIMES)]
+    assert share_of(papers, Word.REPRODUCED) >= 0.8 and share_of(papers, Word.NOT) <= FALSE
+
+
+def test_sbps_deviation_is_decided_as_often_as_it_should_be_with_the_runs_that_the_rule_asks_for():
+    config = CLAIMS["sbp_varies"]
+    random, n = np.random.default_rng(0), config["least"]
+    found = {}
+    for ratio in (1.0, 1.7):
+        effects = [
+            log_sd([random.normal(0, ratio, n) for _ in range(3)]) - log_sd([random.normal(0, 1, n)])
+            for _ in range(TIMES)
+        ]
+        every = [Setting("MLPs", "", "", effect=e, n=n, paper=float(np.log(1.7))) for e in effects]
+        found[ratio] = [judge([each], region_of(config), n).word for each in every]
+    assert share_of(found[1.0], Word.REPRODUCED) <= FALSE
+    assert share_of(found[1.7], Word.REPRODUCED) >= 0.8 and share_of(found[1.7], Word.NOT) <= FALSE
+
+
+@pytest.mark.parametrize(("share", "least", "most"), [(0.5, 0.0, FALSE), (0.8, 0.8, 1.0), (1.03, 0.8, 1.0)])
+def test_the_share_that_is_regained_is_decided_as_often_as_it_should_be(share, least, most):
+    random, region = np.random.default_rng(0), region_of(CLAIMS["extreme"])
+    words = []
+    for _ in range(TIMES):
+        base, sbp = random.normal(98.1, 0.1, LEAST), random.normal(96.2, 0.3, LEAST)
+        msbp = random.normal(96.2 + 1.9 * share, 0.15, LEAST)
+        runs = np.column_stack([base, sbp, msbp])
+        words.append(judge([setting(jackknife(share_regained, runs))], region).word)
+    assert least <= share_of(words, Word.REPRODUCED) <= most
+
+
+@pytest.mark.parametrize(("spread", "least", "most"), [(0.06, 0.8, 1.0), (0.16, 0.0, FALSE)])
+def test_sensitivity_is_decided_as_often_as_it_should_be(spread, least, most):
+    """The paper's range of .1 to .3 between nine γ is a deviation of about .06, its gain .4 to .8."""
+    config = CLAIMS["insensitive"]
+    random, region, n = np.random.default_rng(0), region_of(config), config["least"]
+    gammas = np.linspace(0.1, 0.9, 9)
+    trend = (gammas - gammas.mean()) / gammas.std(ddof=1) * spread
+    words = []
+    for _ in range(TIMES // 2):
+        every = []
+        for k, gain in ((5, 0.8), (10, 0.6), (20, 0.4)):
+            runs = np.column_stack([random.normal(0, 0.2, n), random.normal(gain + trend, 0.15, (n, 9))])
+            every.append(setting(jackknife(share_of_gain, runs), group=f"k = {k}"))
+        words.append(judge(every, region, n).word)
+    assert least <= share_of(words, Word.REPRODUCED) <= most
+
+
+@pytest.mark.parametrize(("overhead", "expected"), [(0.02, Word.REPRODUCED), (0.14, Word.NOT)])
+def test_overhead_is_decided_as_often_as_it_should_be(overhead, expected):
+    random, region = np.random.default_rng(0), region_of(CLAIMS["overhead"])
+    ratios = (setting(np.log1p(overhead) + random.normal(0, 0.02, 10)) for _ in range(TIMES))
+    assert share_of([judge([each], region).word for each in ratios], expected) >= 0.8
+
+
+def test_at_the_edge_of_what_does_not_matter_overhead_is_hardly_ever_decided():
+    random, region = np.random.default_rng(0), region_of(CLAIMS["overhead"])
+    ratios = (setting(np.log1p(0.05) + random.normal(0, 0.02, 10)) for _ in range(TIMES))
+    words = [judge([each], region).word for each in ratios]
+    assert share_of(words, Word.REPRODUCED, Word.NOT) <= FALSE

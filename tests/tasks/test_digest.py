@@ -1,0 +1,81 @@
+"""The digest of the data that a task reads: of contents and their order, not of paths, caches or seeds."""
+
+import shutil
+
+import pytest
+from test_damaged_files import SETS
+
+from msbp.config import build, compose
+
+DATA = [name for name in SETS if name not in ("run", "checkpoint")]
+
+
+@pytest.fixture(params=DATA)
+def data(request, tmp_path):
+    """A folder of data and what reads it."""
+    write, read = SETS[request.param]
+    folder = tmp_path / "data"
+    folder.mkdir()
+    write(folder)
+    return folder, read
+
+
+def test_a_digest_is_of_the_contents_wherever_they_lie(data, tmp_path):
+    folder, read = data
+    first = read(folder).digest
+    assert len(first) == 16 and read(folder).digest == first
+    shutil.copytree(folder, tmp_path / "elsewhere")
+    assert read(tmp_path / "elsewhere").digest == first
+
+
+def test_a_digest_changes_with_every_file(data):
+    folder, read = data
+    digests = {read(folder).digest}
+    for path in sorted(folder.iterdir()):
+        content = path.read_bytes()
+        path.write_bytes(content + content if path.suffix == ".gz" else b"\n" + content)
+        try:
+            digests.add(read(folder).digest)
+        except ValueError:  # line counts differ
+            digests.add(path.name)
+        path.write_bytes(content)
+    assert len(digests) == 1 + len(list(folder.iterdir()))
+
+
+def test_a_digest_depends_on_the_order_of_the_splits(data):
+    folder, read = data
+    first = read(folder).digest
+    one, other = sorted(path for path in folder.iterdir() if path.suffix not in (".gz", ".txt"))[:2]
+    content = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(content)
+    assert read(folder).digest != first
+
+
+def test_a_cache_changes_no_digest(tmp_path):
+    write, _ = SETS["conll"]
+    (tmp_path / "data").mkdir()
+    write(tmp_path / "data")
+    files = [f"task.corpus.{split}={tmp_path}/data/{split}.conllu" for split in ("train", "dev", "test")]
+    words = ["task=parsing_ewt", "corpus@task.corpus=conll_files", *files]
+    digests = {
+        build(compose([*words, f"task.cache={cache}"]).task).splits(0).digest
+        for cache in ("null", tmp_path / "cache", tmp_path / "cache")
+    }
+    assert len(digests) == 1 and list((tmp_path / "cache").iterdir())
+
+
+TINY = ["mnist", "parsing", "parsing_ewt", "pos", "polarity", "multi30k"]
+
+
+def test_synthetic_samples_have_the_digest_of_their_kind_and_size(monkeypatch):
+    def digests():
+        tasks = [build(compose([f"task={task}", "task.sample=tiny"]).task) for task in TINY]
+        assert all(task.splits(0).digest == task.splits(1).digest for task in tasks)
+        return [task.splits(0).digest for task in tasks]
+
+    before = digests()
+    mnist, parsing, ewt, pos, polarity, multi30k = before
+    assert parsing == ewt == pos and len({mnist, parsing, polarity, multi30k}) == 4
+    monkeypatch.setattr("msbp.tasks.synthetic.TREEBANK", {"train": 30, "dev": 6, "test": 6})
+    assert digests()[1] != before[1] and digests()[0] == before[0]
