@@ -24,7 +24,10 @@ PRIVATE = [
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "private"
 ]
 FRAMES = "torch:_C._dynamo.eval_frame"
-LATER = {"torch:_C._autograd._top_saved_tensors_default_hooks"}  # torch 2.6 has these not yet
+LATER = {  # torch 2.6 has these not yet
+    "torch:_C._autograd._top_saved_tensors_default_hooks",
+    "torch:compiler.is_exporting",
+}
 CASES = {name: [name] for name in PRIVATE}
 CASES["all of them"] = PRIVATE
 CASES["ways to skip a frame"] = [f"{FRAMES}.set_code_exec_strategy", f"{FRAMES}.skip_code"]

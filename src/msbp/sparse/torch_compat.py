@@ -28,8 +28,8 @@ jit_tracing = private("torch:_C._get_tracing_state", lambda: torch.jit.is_tracin
 # The innermost transform of torch.func, or None: tensors inside are wrappers without memory of their own,
 # whose address torch refuses to give.
 transforming = private("torch:_C._functorch.peek_interpreter_stack", lambda: None)
-# True while torch.export is at work: it must record the plain layer, too.
-exporting = private("torch:compiler.is_exporting", lambda: False)
+# True while torch.export is at work: it must record the plain layer, too. torch 2.6 tells less exactly.
+exporting = private("torch:compiler.is_exporting", torch.compiler.is_compiling)
 # True if an optimizer's step has to be recorded; the public profiler classes take microseconds to ask.
 profiling = private("torch:autograd._profiler_enabled", lambda: True)
 # Hooks on all modules and on all optimizers: where there are any, or torch does not say, modules and steps
