@@ -335,6 +335,9 @@ def test_a_reverted_model_is_quantized_exported_and_scripted(kind):
 @each_install
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("MaxOverTime", "look_up")])
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(
+    not hasattr(torch.compiler, "is_exporting"), reason="an older torch exports a model after revert alone"
+)
 def test_a_converted_model_is_exported_as_the_plain_one(kind, how):
     model, plain = pair(kind, how)
     x, _ = batch(kind)
