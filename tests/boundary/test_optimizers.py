@@ -118,6 +118,8 @@ def lists():
             from torch.testing._internal import common_modules, common_optimizers
         except (ImportError, AttributeError) as error:
             pytest.skip(f"this torch has no lists of inputs: {error}")
+    # their import forbids this whole process to set flags of torch.backends, which other tests do
+    torch.backends.disable_global_flags.__globals__["__allow_nonbracketed_mutation_flag"] = True
     return common_modules.module_db, common_optimizers.optim_db
 
 

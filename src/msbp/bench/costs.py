@@ -129,9 +129,13 @@ def backward_flops(task: Task, model: nn.Module, examples: Mapping[Shapes, Batch
     """
     whole = WithLoss(task, copy.deepcopy(model))
     hidden = [f"WithLoss.model.{name}" for group in model.hidden_layers for name in group]  # type: ignore
-    # an LSTM of oneDNN would be one operation to the counter
-    with mkldnn.flags(enabled=False), torch.random.fork_rng():
-        return {shapes: count(whole, batch, hidden) for shapes, batch in examples.items()}
+    enabled = mkldnn.enabled
+    mkldnn.enabled = False  # type: ignore[assignment]  # an LSTM of oneDNN is one operation to the counter
+    try:
+        with torch.random.fork_rng():
+            return {shapes: count(whole, batch, hidden) for shapes, batch in examples.items()}
+    finally:
+        mkldnn.enabled = enabled
 
 
 def count(whole: WithLoss, batch: Batch, hidden: Sequence[str]) -> Flops:
