@@ -345,3 +345,36 @@ def test_a_converted_model_is_exported_as_the_plain_one(kind, how):
         with torch.set_grad_enabled(gradients_on):
             found = torch.export.export(model, (x,)).module()(x)
         torch.testing.assert_close(found, plain(x), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+@each_install
+@each_kind
+def test_gradients_are_cast_and_moved_with_their_module(kind, how, dtype):
+    """And go on adding up after it."""
+    model, plain = pair(kind, how)
+    x, y = batch(kind)
+    for network in (model, plain):
+        cross_entropy(network(x), y).backward()
+        network.to(dtype)
+    for p in model.parameters():
+        assert p.grad.dtype is p.grad.to_dense().dtype is dtype
+    assert_close(gradients(model), gradients(plain), 0.01 if dtype is torch.bfloat16 else 2e-5)
+    for network in (model, plain):
+        network.to(torch.float64)
+        cross_entropy(network(x.double() if x.is_floating_point() else x), y).backward()
+    assert_close(gradients(model), gradients(plain), 0.01 if dtype is torch.bfloat16 else 2e-5)
+
+
+@pytest.mark.parametrize("make", [optim.Adam, torch.optim.Adam], ids=["msbp", "torch"])
+@each_kind
+def test_a_gradient_whose_data_is_assigned_counts_as_assigned(kind, make):
+    model, plain = pair(kind)
+    x, y = batch(kind)
+    for network, optimizer in ((model, make), (plain, torch.optim.Adam)):
+        cross_entropy(network(x), y).backward()
+        for p in network.parameters():
+            p.grad.data = p.grad.data.clamp(-0.001, 0.001) + 1
+        optimizer(network.parameters()).step()
+    assert_close(gradients(model), gradients(plain))
+    assert_close(weights(model), weights(plain), 1e-4)

@@ -24,10 +24,10 @@ class Parts:
 
     __slots__ = ("dense", "indices", "rows")
 
-    def __init__(self, indices: Tensor, rows: Tensor):
-        self.indices: Tensor | None = indices
-        self.rows: Tensor | None = rows
-        self.dense: Tensor | None = None
+    def __init__(
+        self, indices: Tensor | None = None, rows: Tensor | None = None, dense: Tensor | None = None
+    ):
+        self.indices, self.rows, self.dense = indices, rows, dense
 
     def form(self, shape: torch.Size) -> Tensor:
         """Return the dense form, and hold the gradient as that from now on."""
@@ -99,6 +99,17 @@ class RowSparseGradient(Tensor):
         out = func(*dense[0], **dense[1])
         in_place = func._schema.name.endswith("_") and args and isinstance(args[0], cls)
         return args[0] if in_place else out
+
+    # torch assigns this without an operation, as when a module is cast
+    @property
+    def data(self) -> Tensor:
+        """An alias without history; what is assigned replaces the gradient."""
+        return detach(self)
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        Tensor.data.__set__(self, value)  # type: ignore[attr-defined]
+        self._parts = value._parts if isinstance(value, RowSparseGradient) else Parts(dense=value)
 
     # these read memory without an operation that torch would dispatch
     def numpy(self, *, force: bool = False) -> Any:
