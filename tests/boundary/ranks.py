@@ -17,7 +17,8 @@ from msbp import optim
 
 from .networks import ENTRIES, INSTALLS, KINDS, batch, build, gradients, install, weights
 
-CASES = list(itertools.product(KINDS, INSTALLS, ENTRIES, (False, True)))
+WAYS = [*[(entry, False) for entry in ENTRIES], ("backward", True)]
+CASES = [(kind, how, *way) for kind, how, way in itertools.product(KINDS, INSTALLS, WAYS)]
 
 
 def expected(model: torch.nn.Module, entry: str, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
