@@ -90,6 +90,24 @@ def test_torchs_lbfgs_calls_a_closure_on_both_networks_alike():
     assert_close(weights(model), weights(plain), 1e-4)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("r", [0.1, 1.0])
+def test_momentum_that_begins_in_mid_training_begins_as_torchs(r, dtype):
+    plain = pair("chain", dtype=dtype)[1]
+    model = install(copy.deepcopy(plain), "chain", r=r)
+    optimizers = optim.SGD(model.parameters(), lr=0.1), torch.optim.SGD(plain.parameters(), lr=0.1)
+    for step in range(4):
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+            optimizer.param_groups[0]["momentum"] = 0.9 * (step >= 1)
+        cross_entropy(model(x := torch.randn(8, 6, dtype=dtype)), torch.arange(len(x)) % 3).backward()
+        for p, q in zip(model.parameters(), plain.parameters(), strict=True):
+            q.grad = copy.deepcopy(p.grad).to_dense()
+        for optimizer in optimizers:
+            optimizer.step()
+    assert_close(weights(model), weights(plain), 1e-6)
+
+
 @each_kind
 def test_clipping_by_torch_counts_every_row(kind):
     model, plain = pair(kind)

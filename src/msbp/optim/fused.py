@@ -154,6 +154,9 @@ class FusedOptimizer(torch.optim.Optimizer):
             gradient = gradient.to_dense()
         if gradient.layout is not torch.strided:
             raise RuntimeError(f"{type(self).__name__} takes no sparse tensors as gradients")
+        for moment in self._moments(group):
+            if state.get(moment) is None:
+                state[moment] = torch.zeros_like(p)
         self._to_dense(p, state, group)
         self._update(p, gradient, state, group)
 
