@@ -89,10 +89,18 @@ def test_moments_changed_without_the_ages_of_their_rows_are_refused_by_name(chan
         trained("msbp", change, ("exp_avg", "exp_avg_sq"), settle=False)
 
 
+def exchange(state, name):
+    """Replace a tensor of the state by zeros at its address, as memory that was freed is used again."""
+    storage = state.pop(name)
+    state[name] = torch.as_strided(storage.detach(), storage.shape, storage.stride())
+    storage.data.zero_()
+
+
 WRITES = {
     "written in place": lambda state: state["exp_avg"].fill_(1.0),
     "replaced": lambda state: state.update(exp_avg_sq=torch.ones_like(state["exp_avg_sq"])),
     "left out": lambda state: state.pop("exp_avg"),
+    "another at the same address": lambda state: exchange(state, "exp_avg_sq"),
     "the step set back": lambda state: state.update(step=0),
     "a step that jumps": lambda state: state.update(step=100),
     "a wrong shape": lambda state: state.update(exp_avg=torch.zeros(3, 8)),

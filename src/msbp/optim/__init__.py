@@ -104,9 +104,10 @@ class Adam(FusedOptimizer):
         now = m.data_ptr(), m._version, v.data_ptr(), v._version
         known = self._ages.get(pointer)
         if known is None or known[0]() is not last_step:
-            self._ages[pointer] = [weakref.ref(last_step), now, step]
-        elif known[1] == now and known[2] <= step <= known[2] + 1:
-            known[2] = step
+            # references, as another tensor may come to lie at a freed one's address
+            self._ages[pointer] = [*map(weakref.ref, (last_step, m, v)), now, step]
+        elif known[1]() is m and known[2]() is v and known[3] == now and known[4] <= step <= known[4] + 1:
+            known[4] = step
         else:
             raise RuntimeError(
                 "state 'exp_avg', 'exp_avg_sq' or 'step' was changed while some rows, by state 'last_step', "
