@@ -43,10 +43,11 @@ class SGD(FusedOptimizer, torch.optim.SGD):
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
         buffers = [state.get("momentum_buffer")]
-        numbers = {name: float(group[name]) for name in ("lr", "momentum", "dampening", "weight_decay")}
         sgd(
-            [p], [grad], buffers, foreach=False, fused=False, has_sparse_grad=False,
-            nesterov=group["nesterov"], maximize=group["maximize"], **numbers,
+            [p], [grad], buffers, foreach=False, fused=False, has_sparse_grad=False, lr=float(group["lr"]),
+            momentum=float(group["momentum"]), dampening=float(group["dampening"]),
+            weight_decay=float(group["weight_decay"]), nesterov=group["nesterov"],
+            maximize=group["maximize"],
         )  # fmt: skip
         if group["momentum"]:
             state["momentum_buffer"] = buffers[0]
