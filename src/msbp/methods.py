@@ -40,7 +40,7 @@ class FullBackprop:
     def install(self, model: nn.Module) -> Installed:
         if not fuse(model):
             raise ValueError(f"{type(model).__name__} holds no linear layer that can be fused")
-        names = [name for group in model.hidden_layers for name in group]  # type: ignore[union-attr]
+        names = [name for group in model.msbp_hidden_layers for name in group]  # type: ignore[union-attr]
         return Installed({name: model.get_submodule(name).out_features for name in names})  # type: ignore[misc]
 
     def before_step(self, step: int) -> None:
@@ -52,9 +52,10 @@ class SparseBackprop:
     """Propagate k = r n entries per hidden layer and carry gamma times the rest to the next step.
 
     Algorithm 2 of the paper; gamma = 0 is Algorithm 1 (SBP). layers: dotted names, None for all hidden.
-    gates, carry: what competes in an LSTM, and how its memory moves; see SparseLSTM. schedule: whether the
-    layers are sparse in every step, or groups of them take turns of `period` steps; the layers of the others
-    propagate everything then, and their memory waits.
+    skip_zero_rows: leave rows without gradient out of the shared memory of linear layers. gates, carry: what
+    competes in an LSTM, and how its memory moves; see SparseLSTM. schedule: whether the layers are sparse in
+    every step, or groups of them take turns of `period` steps; the layers of the others propagate everything
+    then, and their memory waits.
     """
 
     r: Annotated[float, Field(gt=0, le=1, description="for full backpropagation use method=baseline")]
@@ -65,6 +66,7 @@ class SparseBackprop:
     gates: Literal["per_gate", "joint"] = "per_gate"
     carry: Literal["time", "batch"] = "time"
     layers: Sequence[str] | None = None
+    skip_zero_rows: bool = False
     schedule: Literal["every", "alternate"] = "every"
     period: PositiveInt = 1
     name: str = "msbp"
@@ -83,6 +85,7 @@ class SparseBackprop:
         kept = convert(
             model, self.r, self.gamma, memory=self.memory, selection=self.selection, bias=self.bias,
             gates=self.gates, carry=self.carry, layers=None if self.layers is None else list(self.layers),
+            skip_zero_rows=self.skip_zero_rows,
         )  # fmt: skip
         self._groups[:] = [[model.get_submodule(name) for name in group] for group in groups]
         return Installed(kept)
@@ -96,7 +99,7 @@ class SparseBackprop:
 
 def turns(model: nn.Module, layers: Sequence[str] | None) -> list[list[str]]:
     """Return the groups of hidden layers, or of those named, that take turns; ValueError if only one."""
-    groups: Any = getattr(model, "hidden_layers", [])
+    groups: Any = getattr(model, "msbp_hidden_layers", [])
     chosen = [[name for name in group if layers is None or name in layers] for group in groups]
     found = [group for group in chosen if group]
     if len(found) < 2:
