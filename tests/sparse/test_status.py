@@ -51,7 +51,8 @@ def test_a_table_says_why_a_layer_is_dense_or_in_plain_torch():
 
 def test_every_kind_of_layer_has_a_row():
     model = nn.ModuleDict({
-        "lstm": nn.LSTM(4, 8), "conv": nn.Conv1d(4, 8, 3), "image": nn.Conv2d(3, 8, 3), "out": nn.Linear(8, 3),
+        "lstm": nn.LSTM(4, 8), "conv": nn.Conv1d(4, 8, 3), "image": nn.Conv2d(3, 8, 3),
+        "out": nn.Linear(8, 3),
     })  # fmt: skip
     convert(model, 0.5, 0.8, layers=["lstm", "conv", "image"])
     assert [(row.n, row.k, row.memory) for row in status(model)][:3] == [(8, 4, "SharedMemory")] * 3

@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -91,7 +92,7 @@ def convert(
     for argument, given in (("r", list(ratios)), ("layers", layers), ("exclude", exclude)):
         if given is not None and not (argument == "r" and not isinstance(r, Mapping)):
             _check_names(argument, given, model, candidates)
-    calls = {} if sample is None else trial.calls(model, sample, _linear_and(model, candidates))
+    calls: dict[str, trial.Call] = {} if sample is None else trial.calls(model, sample, _linear_and(model, candidates))
     names, skipped = _chosen(model, candidates, r, layers, exclude, min_width, calls)
     found = {name: candidates[name] if name in candidates else _layer(model, name, kinds) for name in names}
     if not found:
@@ -174,7 +175,7 @@ def memories(model: nn.Module) -> dict[str, GradientMemory]:
 
 def _ratios(r: float | Mapping[Pattern, float]) -> dict[Pattern, float]:
     """Return the sparse ratios by pattern; ValueError for one out of range."""
-    ratios = dict(r) if isinstance(r, Mapping) else {"*": r}
+    ratios: dict[Pattern, float] = dict(r) if isinstance(r, Mapping) else {"*": r}
     for pattern, ratio in ratios.items():
         if not (is_number(ratio) and 0 < ratio <= 1):
             of = "" if not isinstance(r, Mapping) else f" of {getattr(pattern, 'pattern', pattern)!r}"
@@ -210,7 +211,7 @@ def _chosen(
     layers: Layers | None,
     exclude: Layers | None,
     min_width: int | None,
-    calls: Mapping[str, trial.Call],
+    calls: dict[str, trial.Call],
 ) -> tuple[list[str], dict[str, str]]:
     """Return the names of the layers to convert, and of others why they stay as they are."""
     skipped: dict[str, str] = {}
@@ -235,7 +236,7 @@ def _chosen(
 
 
 def _slower(
-    found: Mapping[str, nn.Module], calls: Mapping[str, trial.Call], adopt: Callable[[nn.Module, str], None]
+    found: Mapping[str, nn.Module], calls: Mapping[str, trial.Call], adopt: Callable[..., None]
 ) -> dict[str, str]:
     """Return the layers that are not faster on the sample, and why; remark the gain of the others."""
     slower = {}
@@ -243,7 +244,7 @@ def _slower(
         if name not in calls:
             slower[name] = "not run by the sample"
             continue
-        gain = trial.gain(layer, calls[name], lambda twin, name=name: adopt(twin, name))
+        gain = trial.gain(layer, calls[name], partial(adopt, name=name))
         if gain > 1:
             REMARKS[layer] = f"{gain:.2f}× on the sample"
         else:

@@ -146,7 +146,7 @@ def is_linear(module: nn.Module) -> bool:
 def sides(module: nn.Module) -> tuple[int, int]:
     """Return the numbers of inputs and outputs of a linear layer."""
     n = width(module)
-    return module.weight.numel() // n, n  # type: ignore[operator, union-attr]
+    return module.weight.numel() // n, n  # type: ignore[operator]
 
 
 def width(layer: nn.Module) -> int:

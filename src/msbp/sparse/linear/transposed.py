@@ -53,7 +53,7 @@ def conv1d() -> type[nn.Module] | None:
 
 
 @cache
-def sparse_conv1d(plain: type[nn.Module]) -> Any:
+def sparse_conv1d(plain: Any) -> Any:
     """Return SparseConv1D, which derives from transformers' class."""
     return type("SparseConv1D", (TransposedLayer, plain), {"plain": plain, "__module__": __name__})
 
