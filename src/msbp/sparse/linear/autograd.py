@@ -88,7 +88,8 @@ class StageRun:
                 return None
             table = (*rows.shape, self.embedding.padding_idx)
             width *= rows.shape[1]
-        sizes, addresses = [], []
+        sizes: list[tuple[int, int]] = []
+        addresses: list[int] = []
         for at in range(0, 2 * len(self.stages), 2):
             weight, bias = parameters[at], parameters[at + 1]
             if weight is None or weight.dim() != 2:
