@@ -18,6 +18,7 @@ MAY = {  # part of the project -> parts that it may import, besides itself
     "training": {"config", "files", "methods", "record", "sparse", "tasks"},
     "analysis": {"files", "record", "sparse", "training"},
     "__init__": set(),
+    "integrations": {"sparse"},
     "jobs": {"config", "files"},
     "bench": {"config", "files", "methods", "models", "record", "sparse", "tasks", "training"},
 }  # fmt: skip

@@ -45,7 +45,7 @@ def llama():
 def t5():
     config = t.T5Config(
         vocab_size=WORDS, d_model=WIDTH, d_ff=2 * WIDTH, num_layers=1, num_heads=HEADS, d_kv=WIDTH // HEADS,
-        decoder_start_token_id=0,
+        decoder_start_token_id=0, dropout_rate=0.0,
     )  # fmt: skip
     words = tokens()
     return t.T5ForConditionalGeneration(config), {**words, "labels": words["input_ids"]}
@@ -64,8 +64,9 @@ def vit():
 
 def swin():
     config = t.SwinConfig(
-        embed_dim=16, depths=[1, 1], num_heads=[2, 2], image_size=32, patch_size=4, window_size=4
-    )
+        embed_dim=16, depths=[1, 1], num_heads=[2, 2], image_size=32, patch_size=4, window_size=4,
+        drop_path_rate=0.0,
+    )  # fmt: skip
     return t.SwinForImageClassification(config), {
         "pixel_values": torch.randn(4, 3, 32, 32),
         "labels": torch.arange(4) % 2,
@@ -73,7 +74,7 @@ def swin():
 
 
 OUTPUTS = {  # what stays dense in each
-    "bert": "classifier", "distilbert": "vocab_projector", "gpt2": "lm_head", "llama": "lm_head", "t5": "lm_head",
-    "vit": "classifier", "swin": "classifier",
+    "bert": "classifier", "distilbert": "vocab_projector", "gpt2": "lm_head", "llama": "lm_head",
+    "t5": "lm_head", "vit": "classifier", "swin": "classifier",
 }  # fmt: skip
 ARCHITECTURES = {name: globals()[name] for name in OUTPUTS}

@@ -1,7 +1,6 @@
 """Models of transformers: what convert takes of them, equality at r = 1, and training by Trainer."""
 
 import copy
-import warnings
 
 import pytest
 import torch
@@ -42,7 +41,7 @@ def test_every_linear_layer_but_the_output_is_converted(name):
     model, _ = build(name)
     expected = [layer for layer in linear_layers(model) if layer != OUTPUTS[name]]
     kept = convert(model, 0.25)
-    assert list(kept) == expected and kept.skipped == {OUTPUTS[name]: "output layer"}
+    assert list(kept) == expected and kept.skipped[OUTPUTS[name]] == "output layer"
     assert len(status(model)) >= len(expected)
 
 
@@ -144,3 +143,60 @@ def test_a_sample_is_a_batch_of_the_model(monkeypatch):
     monkeypatch.setattr("msbp.sparse.trial.gain", lambda layer, *_: 2.0 if layer.out_features == 64 else 0.5)
     kept = convert(model, sample=batch)
     assert set(kept) == {name for name in linear_layers(model) if name.endswith(".wi")}
+
+
+class Sentences(torch.utils.data.Dataset):
+    def __init__(self, count=32):
+        generator = torch.Generator().manual_seed(1)
+        self.ids = torch.randint(2, 50, (count, 7), generator=generator)
+
+    def __len__(self):
+        return len(self.ids)
+
+    def __getitem__(self, index):
+        ids = self.ids[index]
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids[0] % 2}
+
+
+def trainer(folder, model, steps, callbacks=(), save_steps=3):
+    from transformers import Trainer, TrainingArguments, get_linear_schedule_with_warmup
+
+    optimizer = optim.AdamW(model.parameters(), 1e-3)
+    arguments = TrainingArguments(
+        output_dir=str(folder), max_steps=steps, per_device_train_batch_size=4, use_cpu=True, report_to=[],
+        save_steps=save_steps, logging_steps=2, disable_tqdm=True, seed=3,
+    )  # fmt: skip
+    schedule = get_linear_schedule_with_warmup(optimizer, 2, 6)
+    return Trainer(
+        model,
+        arguments,
+        train_dataset=Sentences(),
+        optimizers=(optimizer, schedule),
+        callbacks=list(callbacks),
+    )
+
+
+def test_trainer_takes_the_optimizer_and_resumes_exactly_with_the_memory(tmp_path):
+    whole, _ = build("bert")
+    parts, later = copy.deepcopy(whole), copy.deepcopy(whole)
+    for model in (whole, parts, later):
+        convert(model, 0.25, save_memory=True)
+    trainer(tmp_path / "whole", whole, 6).train()
+    trainer(tmp_path / "parts", parts, 6).train()
+    trainer(tmp_path / "parts", later, 6).train(resume_from_checkpoint=str(tmp_path / "parts/checkpoint-3"))
+    for p, q, s in zip(whole.parameters(), parts.parameters(), later.parameters(), strict=True):
+        assert torch.equal(p, q) and torch.equal(p, s)
+    for name, memory in memories(whole).items():
+        assert memory.m.any() and torch.equal(memory.m, memories(later)[name].m)
+
+
+def test_trainer_follows_a_schedule_and_logs_it(tmp_path):
+    from msbp.integrations import SparseSchedule
+    from msbp.integrations.transformers import SparseCallback
+
+    model, _ = build("bert")
+    convert(model, 0.25)
+    run = trainer(tmp_path, model, 4, [SparseCallback(SparseSchedule(dense_steps=2, log_every=1))])
+    run.train()
+    logged = [entry["msbp/unpropagated"] for entry in run.state.log_history if "msbp/k" in entry]
+    assert len(logged) == 4 and logged[:2] == [0.0, 0.0] and all(0 < share < 1 for share in logged[2:])

@@ -92,7 +92,9 @@ def convert(
     for argument, given in (("r", list(ratios)), ("layers", layers), ("exclude", exclude)):
         if given is not None and not (argument == "r" and not isinstance(r, Mapping)):
             _check_names(argument, given, model, candidates)
-    calls: dict[str, trial.Call] = {} if sample is None else trial.calls(model, sample, _linear_and(model, candidates))
+    calls: dict[str, trial.Call] = (
+        {} if sample is None else trial.calls(model, sample, _linear_and(model, candidates))
+    )
     names, skipped = _chosen(model, candidates, r, layers, exclude, min_width, calls)
     found = {name: candidates[name] if name in candidates else _layer(model, name, kinds) for name in names}
     if not found:
@@ -200,7 +202,7 @@ def _ratio(ratios: Mapping[Pattern, float], name: str) -> float:
 
 def _sparse_kinds() -> dict[type[nn.Module], Any]:
     """Return the sparse class of each class that can be converted."""
-    transposed = conv1d()
+    transposed: Any = conv1d()
     return SPARSE_OF | ({} if transposed is None else {transposed: sparse_conv1d(transposed)})
 
 
