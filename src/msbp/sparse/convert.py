@@ -72,7 +72,8 @@ def convert(
             every linear layer that is neither an output layer nor an adapter. transformers' Conv1D counts as
             linear.
         exclude: patterns of layers that stay as they are.
-        min_width: fewest inputs and outputs of a layer that is not named by `layers`, by `r` or by the model.
+        min_width: fewest inputs and outputs of a layer that is not named by `layers`, by `r` or by the model;
+            128 by default, 0 with a sample.
         sample: arguments of the model, as a tensor, tuple or mapping, or a function that calls it. Layers
             that are not faster with them stay as they are, and so does the last linear layer that runs.
         skip_zero_rows: leave rows of linear layers that have no gradient, as of padding, out of the shared
@@ -123,7 +124,7 @@ def convert(
             if save_memory and isinstance(module, GradientMemory):
                 module.in_state_dict = True
     for name, reason in skipped.items():
-        REMARKS[candidates[name]] = reason
+        REMARKS[model.get_submodule(name)] = reason
         log.info("%s stays as it is: %s", name, reason)
     _chain(model, lambda sequential: any(type(module) is SparseLinear for module in sequential))
     _fuse_others(model)
@@ -203,7 +204,9 @@ def _ratio(ratios: Mapping[Pattern, float], name: str) -> float:
 def _sparse_kinds() -> dict[type[nn.Module], Any]:
     """Return the sparse class of each class that can be converted."""
     transposed: Any = conv1d()
-    return SPARSE_OF | ({} if transposed is None else {transposed: sparse_conv1d(transposed)})
+    # convert makes dense maxima over time of its own, which a second conversion may take
+    known: dict[type[nn.Module], Any] = SPARSE_OF | {FusedMaxOverTime: SparseMaxOverTime}
+    return known if transposed is None else known | {transposed: sparse_conv1d(transposed)}
 
 
 def _chosen(
@@ -223,7 +226,8 @@ def _chosen(
         names = list(dict.fromkeys([*exact, *matched]))
     else:
         last = next((name for name in reversed(calls) if choice.is_linear(model.get_submodule(name))), None)
-        least = 0 if isinstance(r, Mapping) else choice.MIN_WIDTH if min_width is None else min_width
+        least = (0 if calls else choice.MIN_WIDTH) if min_width is None else min_width
+        least = 0 if isinstance(r, Mapping) else least
         names, skipped = choice.hidden(model, candidates, least, last)
         if isinstance(r, Mapping):
             exact = [name for name in r if isinstance(name, str) and choice.is_name(name)]
@@ -288,8 +292,6 @@ def _layer(model: nn.Module, name: str, kinds: Mapping[type[nn.Module], Any]) ->
     except AttributeError:
         known = list(choice.convertible(model, kinds))
         raise ValueError(f"{type(model).__name__} has no layer {name!r}; it can convert {known}") from None
-    if isinstance(layer, FusedMaxOverTime) and not isinstance(layer, SparseMaxOverTime):
-        layer.revert()
     if isinstance(layer, Converted):
         raise ValueError(
             f"layer {name!r} is a {type(layer).__name__} already: call msbp.sparse.revert(model) before "
@@ -329,7 +331,10 @@ def _refuse_unused(kinds: set[type[nn.Module]], selection: str, gates: str, carr
         raise ValueError(
             f"gates={gates} and carry={carry} are for LSTMs, and no hidden layer is one: leave them out"
         )
-    if not kinds & {nn.Conv1d, nn.Conv2d, MaxOverTime} and selection in ("per_position", "pooled"):
+    if not kinds & {nn.Conv1d, nn.Conv2d, MaxOverTime, FusedMaxOverTime} and selection in (
+        "per_position",
+        "pooled",
+    ):
         raise ValueError(
             f"selection={selection} is for convolutions, and no hidden layer is one: use per_example"
         )

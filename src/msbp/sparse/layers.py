@@ -86,7 +86,11 @@ def hidden(
         return [name for group in groups for name in group], {}
     linear = {name: module for name, module in model.named_modules() if is_linear(module)}
     outputs = output_layers(model, linear, last)
-    skipped = {}
+    skipped = {
+        name: f"LSTM {name!r} has a projection; only one with proj_size=0 can be sparse"
+        for name, module in model.named_modules()
+        if isinstance(module, nn.LSTM) and module.proj_size
+    }
     for name, module in candidates.items():
         if name in outputs:
             skipped[name] = "output layer"

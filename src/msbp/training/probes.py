@@ -60,7 +60,8 @@ def estimation_angles(model: nn.Module, task: Task, batches: Iterable[Batch]) ->
                     module.enabled = enabled
                 task.loss(twin, batch).backward()
                 _move_gradients(twin, len(batch[-1]), sums)
-    return _angles(estimate, true, {name for group in model.msbp_hidden_layers for name in group})  # type: ignore[union-attr]
+    groups: Any = model.msbp_hidden_layers
+    return _angles(estimate, true, {name for group in groups for name in group})
 
 
 def angle(a: Iterable[Tensor], b: Iterable[Tensor]) -> float:
