@@ -167,7 +167,11 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("change", [{key: ...} for key in NEEDED] + [{k: v} for k, v in WRONG.items()])
+INTERPOLATION = {"method": {"name": "sbp"}, "task": {"words": ["${nope:1}"]}}  # it would be resolved
+CHANGES = [{key: ...} for key in NEEDED] + [{k: v} for k, v in WRONG.items()] + [{"config": INTERPOLATION}]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_record_with_a_field_missing_or_of_the_wrong_type_is_none_and_told(tmp_path, caplog, change):
     damaged = {key: value for key, value in (made() | change).items() if value is not ...}
     (tmp_path / record.NAME).write_text(json.dumps(damaged))

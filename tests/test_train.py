@@ -212,8 +212,8 @@ REFUSED = [
     ("optimizer.lr=-1", "optimizer: Invalid learning rate: -1"),
     ("optimizer._target_=os.getcwd", "there is no key optimizer.lr; want none"),
     ("optimizer._target_=collections.Counter", "optimizer"),
-    ("+optimizer.weight_decay=-1", "optimizer: Adam has no weight_decay, got -1"),
-    ("+optimizer.decay=1", "there is no key optimizer.decay; want amsgrad, betas, eps, lr, maximize"),
+    ("+optimizer.weight_decay=-1", "optimizer"),
+    ("+optimizer.decay=1", "there is no key optimizer.decay; want "),
     ("+optimizer={_target_:torch.optim.Adam,weight_decay:-1}", "optimizer: Invalid weight_decay"),
     (
         "+optimizer={_target_:torch.optim.SparseAdam}",
