@@ -54,7 +54,9 @@ class SparseBackprop:
     Algorithm 2 of the paper; gamma = 0 is Algorithm 1 (SBP). layers: dotted names, None for all hidden.
     gates, carry: what competes in an LSTM, and how its memory moves; see SparseLSTM. schedule: whether the
     layers are sparse in every step, or groups of them take turns of `period` steps; the layers of the others
-    propagate everything then, and their memory waits.
+    propagate everything then, and their memory waits. sparsifier: how the entries are chosen, which
+    `selection` may have the batch share. memory_control: what is added in place of the memory, to learn what
+    it does; see msbp.sparse.controls.
     """
 
     r: Annotated[float, Field(gt=0, le=1, description="for full backpropagation use method=baseline")]
@@ -64,6 +66,8 @@ class SparseBackprop:
     bias: Literal["sparse", "full"] = "sparse"
     gates: Literal["per_gate", "joint"] = "per_gate"
     carry: Literal["time", "batch"] = "time"
+    sparsifier: Literal["top_k", "random", "importance", "threshold", "energy", "block", "block_64"] = "top_k"
+    memory_control: Literal["permuted", "noise", "masked"] | None = None
     layers: Sequence[str] | None = None
     schedule: Literal["every", "alternate"] = "every"
     period: PositiveInt = 1
@@ -77,12 +81,18 @@ class SparseBackprop:
             raise ValueError(
                 f"method.period={self.period} is for method.schedule=alternate; every has no turns"
             )
+        if self.memory_control is not None and not self.gamma:
+            raise ValueError(
+                f"method.memory_control={self.memory_control} replaces the memory, and method.gamma=0 has "
+                "none: choose a larger gamma, or leave memory_control out"
+            )
 
     def install(self, model: nn.Module) -> Installed:
         groups = turns(model, self.layers) if self.schedule == "alternate" else []
         kept = convert(
             model, self.r, self.gamma, memory=self.memory, selection=self.selection, bias=self.bias,
-            gates=self.gates, carry=self.carry, layers=None if self.layers is None else list(self.layers),
+            gates=self.gates, carry=self.carry, sparsifier=self.sparsifier,
+            memory_control=self.memory_control, layers=None if self.layers is None else list(self.layers),
         )  # fmt: skip
         self._groups[:] = [[model.get_submodule(name) for name in group] for group in groups]
         return Installed(kept)
