@@ -212,7 +212,7 @@ REFUSED = [
     ("optimizer=null", "optimizer must be a node with a _target_, got None"),
     ("trainer=null", "trainer must be a node with a _target_, got None"),
     ("optimizer.lr=true", "optimizer.lr must be a number, got True"),
-    ("optimizer.lr=-1", "optimizer: Adam needs lr >= 0"),
+    ("optimizer.lr=-1", "optimizer: Invalid learning rate: -1"),
     ("optimizer._target_=os.getcwd", "there is no key optimizer.lr; want none"),
     ("optimizer._target_=collections.Counter", "optimizer"),
     ("+optimizer.weight_decay=-1", "optimizer: Adam has no weight_decay, got -1"),

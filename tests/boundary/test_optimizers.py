@@ -141,27 +141,22 @@ def lists():
     return common_modules.module_db, common_optimizers.optim_db
 
 
-OURS = {"Adam": optim.Adam, "SGD": optim.SGD}
+OURS = {"Adam": optim.Adam, "AdamW": optim.AdamW, "SGD": optim.SGD}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("name", OURS)
-def test_torchs_list_of_options_is_equal_or_refused(name, dtype, lists):
+def test_torchs_list_of_options_is_equal(name, dtype, lists):
     """Through six steps, half of them with few rows, and with each of torch's learning-rate schedules."""
     info = next(info for info in lists[1] if info.optim_cls.__name__ == name)
-    counts = {"equal": 0, "refused": 0}
+    compared = 0
     for options in (entry.kwargs for entry in info.optim_inputs_func(device="cpu", dtype=dtype)):
         source = nn.Sequential(nn.Linear(5, 9), nn.ReLU(), nn.Linear(9, 2)).to(dtype)
         model, plain = copy.deepcopy(source), copy.deepcopy(source)
         convert(model, r=1.0, gamma=0.0)
         theirs = info.optim_cls(plain.parameters(), **options)
-        try:
-            ours = OURS[name](model.parameters(), **options)
-        except ValueError as error:
-            assert "has no" in str(error)
-            counts["refused"] += 1
-            continue
-        schedules = info.scheduler_inputs[counts["equal"] % len(info.scheduler_inputs)]
+        ours = OURS[name](model.parameters(), **options)
+        schedules = info.scheduler_inputs[compared % len(info.scheduler_inputs)]
         tensor_lr = isinstance(options.get("lr"), torch.Tensor)
         pairs = [] if tensor_lr else [(make(ours), make(theirs)) for make in schedules]
         for _ in range(6):
@@ -177,8 +172,8 @@ def test_torchs_list_of_options_is_equal_or_refused(name, dtype, lists):
                     plateau = isinstance(schedule, torch.optim.lr_scheduler.ReduceLROnPlateau)
                     schedule.step(*[loss.item()] if plateau else [])
         assert_close(weights(model), weights(plain), 1e-4 if dtype is torch.float32 else 1e-9)
-        counts["equal"] += 1
-    assert counts["equal"] >= 2 and counts["refused"] >= 2
+        compared += 1
+    assert compared >= 5
 
 
 @pytest.mark.parametrize("name", OURS)

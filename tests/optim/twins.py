@@ -93,4 +93,22 @@ OPTIMIZERS = {
         lambda params: torch.optim.SGD(params, 0.02, momentum=0.9),
     ),
 }
+OPTIONS = {
+    "AdamW": ("AdamW", {}),
+    "AdamW with much decay": ("AdamW", {"lr": 5e-3, "weight_decay": 2.0}),
+    "AdamW without momentum": ("AdamW", {"betas": (0.0, 0.9), "weight_decay": 0.1}),
+    "AdamW with amsgrad": ("AdamW", {"amsgrad": True}),
+    "Adam with coupled decay": ("Adam", {"weight_decay": 0.1}),
+    "Adam, amsgrad and maximize": ("Adam", {"amsgrad": True, "maximize": True, "eps": 1e-4}),
+    "SGD with Nesterov's momentum": ("SGD", {"lr": 0.01, "momentum": 0.9, "nesterov": True}),
+    "SGD with dampening": ("SGD", {"lr": 0.02, "momentum": 0.9, "dampening": 0.5, "weight_decay": 0.1}),
+    "SGD that maximizes": ("SGD", {"lr": 0.001, "maximize": True, "weight_decay": 0.1}),
+}
+
+
+def maker(module, name, options):
+    return lambda params: getattr(module, name)(params, **options)
+
+
+OPTIMIZERS |= {label: (maker(optim, *made), maker(torch.optim, *made)) for label, made in OPTIONS.items()}
 each_optimizer = pytest.mark.parametrize(("ours", "theirs"), OPTIMIZERS.values(), ids=OPTIMIZERS)

@@ -5,13 +5,13 @@ Letters: n rows of a parameter, u rows that have a gradient.
 
 from abc import abstractmethod
 from array import array
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..sparse.buffers import address, supports
+from ..sparse.buffers import address, address_of
 from ..sparse.row_sparse import RowSparseGradient
 from ..sparse.torch_compat import OPTIMIZER_HOOKS, eager, profiling
 
@@ -20,13 +20,20 @@ State = dict[str, Any]
 
 
 class FusedOptimizer(torch.optim.Optimizer):
-    """Row-sparse gradients are taken as they are; unsupported parameters go through plain torch."""
+    """The step of one of torch's optimizers, which is the next base of a class that derives from this one.
 
-    only: ClassVar[dict[str, Any]] = {}  # options of torch's own optimizer, and the one value supported here
+    Row-sparse gradients are taken as they are. Parameters that the kernel does not support, and groups with
+    options that it does not have, go through torch's own functions.
+    """
 
-    def __init__(self, params: Iterable, defaults: dict[str, Any], options: dict[str, Any]):
-        self._check(options)
-        super().__init__(params, defaults | self.only)
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """Return False: gradients are unscaled before the step, whatever torch's optimizer sets."""
+        return False
+
+    @_step_supports_amp_scaling.setter
+    def _step_supports_amp_scaling(self, value: bool) -> None:
+        pass
 
     @eager
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -66,29 +73,31 @@ class FusedOptimizer(torch.optim.Optimizer):
             self._check(group)
         super().load_state_dict(state_dict)
         for group in self.param_groups:
-            group.update(self.only)
+            for name, value in self.defaults.items():
+                group.setdefault(name, value)
         for state in self.state.values():
             state["step"] = int(state.get("step", 0))
             for name in [name for name, value in state.items() if value is None]:
                 del state[name]  # as torch's SGD has a momentum_buffer without momentum
 
     def add_param_group(self, param_group: Group) -> None:
-        self._check(param_group)
+        self._check(self.defaults | param_group)
         super().add_param_group(param_group)
 
     def _check(self, group: Group) -> None:
-        for name, value in self.only.items():
-            if group.get(name, value) != value:
+        """Raise ValueError for options with another meaning than speed that no step here has."""
+        for name in ("capturable", "differentiable"):
+            if group.get(name):
                 raise ValueError(
-                    f"{type(self).__name__} has no {name}, got {group[name]}: use torch.optim's, which takes "
-                    "the gradients of converted layers as well"
+                    f"msbp.optim.{type(self).__name__} has no {name}=True: use torch.optim."
+                    f"{type(self).__name__}, which takes the gradients of converted layers as well"
                 )
 
     def settle(self) -> None:
         """Bring all state up to date, for another optimizer to go on with."""
 
     def _update_group(self, group: Group) -> None:
-        moments = self._moments(group)
+        moments = self._moments(group) if self._has_kernel(group) else None
         records: list[int] = []
         updated: list[Tensor] = []
         states: list[State] = []
@@ -98,9 +107,9 @@ class FusedOptimizer(torch.optim.Optimizer):
                 continue
             if gradient.shape != p.shape:
                 raise mismatch("gradient", gradient.shape, p.shape)
-            state = self.state[p] or self._begin(p, moments)
-            state["step"] = int(state["step"])
-            record = self._record(p, gradient, state, moments, group) if supports(p) else None
+            state = self.state[p]
+            state["step"] = int(state.get("step", 0))
+            record = None if moments is None else self._record(p, gradient, state, moments, group)
             if record is None:
                 self._update_in_torch(p, gradient, state, group)
                 state["step"] += 1
@@ -123,16 +132,18 @@ class FusedOptimizer(torch.optim.Optimizer):
         RuntimeError names a state tensor that does not fit the parameter.
         """
         shape, step = p.shape, state["step"] + 1
-        addresses = [p.data_ptr(), 0, 0]
+        addresses = [address_of(p, shape), 0, 0]
+        if not addresses[0]:
+            return None
         for index, moment in enumerate(moments, 1):
             tensor = state.get(moment)
             if tensor is None:
                 tensor = state[moment] = torch.zeros_like(p)
-            if tensor.shape != shape:
-                raise mismatch(f"state {moment!r}", tensor.shape, shape)
-            if not supports(tensor):
+            addresses[index] = address_of(tensor, shape)
+            if not addresses[index]:
+                if tensor.shape != shape:
+                    raise mismatch(f"state {moment!r}", tensor.shape, shape)
                 return None
-            addresses[index] = tensor.data_ptr()
         if type(gradient) is RowSparseGradient:
             parts = gradient.parts()
             if parts is not None:
@@ -144,27 +155,19 @@ class FusedOptimizer(torch.optim.Optimizer):
                 where = address(indices, (u,), "indices", torch.int64), address(rows, rows.shape, "rows")
                 return *addresses, 0, *where, last_step, n, i, u, step
             gradient = gradient.to_dense()
-        if not supports(gradient):
+        pointer = address_of(gradient, shape)
+        if not pointer:
             return None
         self._to_dense(p, state, group)
-        return *addresses, gradient.data_ptr(), 0, 0, 0, 1, p.numel(), 0, step
+        return *addresses, pointer, 0, 0, 0, 1, p.numel(), 0, step
 
     def _update_in_torch(self, p: Tensor, gradient: Tensor, state: State, group: Group) -> None:
         if isinstance(gradient, RowSparseGradient):
             gradient = gradient.to_dense()
         if gradient.layout is not torch.strided:
             raise RuntimeError(f"{type(self).__name__} takes no sparse tensors as gradients")
-        for moment in self._moments(group):
-            if state.get(moment) is None:
-                state[moment] = torch.zeros_like(p)
         self._to_dense(p, state, group)
         self._update(p, gradient, state, group)
-
-    def _begin(self, p: Tensor, moments: tuple[str, ...]) -> State:
-        """Return the state of a parameter before its first step."""
-        state = self.state[p]
-        state.update({"step": 0} | {moment: torch.zeros_like(p) for moment in moments})
-        return state
 
     def _last_step(self, state: State, n: int) -> int:
         """Return the address of the step that each row's state belongs to, or 0 for none."""
@@ -178,12 +181,16 @@ class FusedOptimizer(torch.optim.Optimizer):
         """Return the names of the state tensors that the kernel calls first and second."""
 
     @abstractmethod
+    def _has_kernel(self, group: Group) -> bool:
+        """Return whether the kernel has all options of a group."""
+
+    @abstractmethod
     def _call(self, table: int, count: int, group: Group) -> None:
         """Update the parameters in the table at this address."""
 
     @abstractmethod
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
-        """Update one parameter in plain torch."""
+        """Update one parameter by torch's function for this optimizer."""
 
 
 def mismatch(name: str, got: torch.Size, wanted: torch.Size) -> RuntimeError:

@@ -38,13 +38,15 @@ def gradient_rows(r):
     return at
 
 
-def updated(f: Lanes, p: ir.Value, first: ir.Value, second: ir.Value, rate, root, eps) -> ir.Value:
-    """Return p - rate first / (sqrt(second) root + eps) from splat numbers."""
-    return f.b.fsub(p, f.b.fdiv(f.b.fmul(rate, first), f.times_plus(f.root(second), root, eps)))
+def updated(f: Lanes, p: ir.Value, first: ir.Value, second: ir.Value, keep, rate, root, eps) -> ir.Value:
+    """Return keep p - rate first / (sqrt(second) root + eps) from splat numbers."""
+    return f.b.fsub(
+        f.b.fmul(keep, p), f.b.fdiv(f.b.fmul(rate, first), f.times_plus(f.root(second), root, eps))
+    )
 
 
 @intrinsic
-def step_row(typing, p, m, v, g, i, decay1, decay2, new1, new2, rate, root, eps):
+def step_row(typing, p, m, v, g, i, decay1, decay2, new1, new2, keep, rate, root, eps):
     """One step of Adam for a row (i) with gradient g, all given by address.
 
     Piece by piece: numba would leave the end of the row to scalar roots and divisions.
@@ -55,22 +57,22 @@ def step_row(typing, p, m, v, g, i, decay1, decay2, new1, new2, rate, root, eps)
 
         def piece(f: Lanes, offset: ir.Value) -> None:
             p, m, v, g = (b.add(address, offset) for address in addresses)
-            decay1, decay2, new1, new2, rate, root, eps = (f.splat(number) for number in numbers)
+            decay1, decay2, new1, new2, *constants = (f.splat(number) for number in numbers)
             gradient = f.load(g)
             first = f.times_plus(decay1, f.load(m), b.fmul(new1, gradient))
             second = f.times_plus(decay2, f.load(v), b.fmul(b.fmul(new2, gradient), gradient))
             f.store(first, m)
             f.store(second, v)
-            f.store(updated(f, f.load(p), first, second, rate, root, eps), p)
+            f.store(updated(f, f.load(p), first, second, *constants), p)
 
         ladder(b, columns, piece)
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 5, *[types.float32] * 7), build
+    return types.void(*[types.int64] * 5, *[types.float32] * 8), build
 
 
 @intrinsic
-def drift_row(typing, p, m, v, i, rate, root, eps):
+def drift_row(typing, p, m, v, i, keep, rate, root, eps):
     """Adam's update of a row (i) without gradient; rate and root include the moments' decay."""
 
     def build(context, b: ir.IRBuilder, signature, args):
@@ -83,27 +85,27 @@ def drift_row(typing, p, m, v, i, rate, root, eps):
         ladder(b, columns, piece)
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 4, *[types.float32] * 3), build
+    return types.void(*[types.int64] * 4, *[types.float32] * 4), build
 
 
 @kernel
-def adam_dense(p, m, v, g, decay1, decay2, rate, root, eps):
+def adam_dense(p, m, v, g, decay1, decay2, keep, rate, root, eps):
     new1, new2 = np.float32(1 - decay1), np.float32(1 - decay2)
     decay1, decay2 = np.float32(decay1), np.float32(decay2)
     for c in range(p.size):
         first = decay1 * m[c] + new1 * g[c]
         second = decay2 * v[c] + new2 * g[c] * g[c]
         m[c], v[c] = first, second
-        p[c] -= rate * first / (math.sqrt(second) * root + eps)
+        p[c] = keep * p[c] - rate * first / (math.sqrt(second) * root + eps)
 
 
 @kernel
-def adam_rows(r, powers1, powers2, rate, root, eps):
+def adam_rows(r, powers1, powers2, keep, rate, root, eps):
     """A step of Adam with a row-sparse gradient.
 
     Moments of rows without gradient only decay, so they are left as they are and last_step gives their age. A
-    row that has had no gradient for longer than the powers reach is not updated: its update is below
-    float32's resolution.
+    row that has had no gradient for longer than the powers reach only decays: its update is below float32's
+    resolution.
     """
     n, i, horizon = r.n, r.i, powers1.size - 1
     new1, new2 = np.float32(1 - powers1[1]), np.float32(1 - powers2[1])
@@ -117,27 +119,34 @@ def adam_rows(r, powers1, powers2, rate, root, eps):
             if age > near:
                 decay2 *= powers2[1] ** (age - near)
             decays = np.float32(decay1), np.float32(decay2)
-            step_row(p, m, v, r.rows + at[j] * i * BYTES, i, *decays, new1, new2, rate, root, eps)
+            step_row(p, m, v, r.rows + at[j] * i * BYTES, i, *decays, new1, new2, keep, rate, root, eps)
             last[j] = r.step
         elif last[j] > 0 and age <= horizon:
             faded = np.float32(powers1[age] * rate), np.float32(math.sqrt(powers2[age]) * root)
-            drift_row(p, m, v, i, *faded, eps)
+            drift_row(p, m, v, i, keep, *faded, eps)
+        elif keep != 1:
+            W = floats(p, i)
+            for c in range(i):
+                W[c] *= keep
 
 
 @kernel
-def adam(table, count, lr, beta1, beta2, eps, powers1, powers2):
-    """One step of Adam; powers1 and powers2 (float64) are beta to the power of 0, 1, 2 and so on."""
-    eps, records = np.float32(eps), table_of(table, count)
+def adam(table, count, lr, decay, beta1, beta2, eps, powers1, powers2):
+    """One step of Adam, which multiplies all weights by 1 - decay.
+
+    powers1 and powers2 (float64) are beta to the power of 0, 1, 2 and so on.
+    """
+    eps, keep, records = np.float32(eps), np.float32(1 - decay), table_of(table, count)
     for index in range(count):
         r = records[index]
         rate = np.float32(lr / (1 - beta1**r.step))
         root = np.float32(1 / math.sqrt(1 - beta2**r.step))
         if r.rows:
-            adam_rows(r, powers1, powers2, rate, root, eps)
+            adam_rows(r, powers1, powers2, keep, rate, root, eps)
         else:
             size = r.n * r.i
             p, m, v = floats(r.weight, size), floats(r.first, size), floats(r.second, size)
-            adam_dense(p, m, v, floats(r.grad, size), beta1, beta2, rate, root, eps)
+            adam_dense(p, m, v, floats(r.grad, size), beta1, beta2, keep, rate, root, eps)
 
 
 @kernel
