@@ -121,6 +121,27 @@ class SharedMemory(GradientMemory):
         return g, self.gamma * left.mean(0, keepdim=True)  # m ← γ(∂ℓ/∂h + m − g)
 
 
+class AdaptiveMemory(SharedMemory):
+    """A shared memory whose gamma follows the agreement of the memory with the fresh gradient.
+
+    gamma_t = gamma (1 + cos(m, mean ∂ℓ/∂h)) / 2, and gamma for an empty memory. A memory is worth as much as
+    it predicts: while fresh gradients point the way of m, the remainder is kept; where they point against it,
+    m stems from weights that have moved on, and is forgotten, at once if it is opposite.
+    """
+
+    has_kernel = False
+
+    def estimate(self, grad_h: Tensor, sparsifier: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        g, left = self.split(grad_h, self.m, sparsifier)
+        return g, self.gamma * self.agreement(grad_h) * left.mean(0, keepdim=True)
+
+    def agreement(self, grad_h: Tensor) -> Tensor:
+        """Return (1 + the cosine of m and the mean of ∂ℓ/∂h) / 2, or 1 if one of them is zero."""
+        fresh = grad_h.mean(0, keepdim=True)
+        lengths = self.m.norm() * fresh.norm()
+        return torch.where(lengths > 0, (1 + (self.m * fresh).sum() / lengths) / 2, 1.0)
+
+
 class SlotMemory(GradientMemory):
     """One vector for each index in the batch, grown as needed; a short batch leaves the other slots alone."""
 

@@ -182,7 +182,7 @@ class Energy(OtherSparsifier):
     def weights(self, magnitude: Tensor, k: int) -> Tensor:
         squares = magnitude.square()
         total, level = squares.sum(-1, keepdim=True), self.log_odds
-        falling, order = squares.topk(min(MANY * k, squares.shape[-1]))
+        falling, order = squares.topk(min(self.most or MANY * k, squares.shape[-1]))
         sums = falling.cumsum(-1)
         if level is None:
             share = self.share
@@ -194,14 +194,11 @@ class Energy(OtherSparsifier):
                 held = held.mean().clamp(1e-6, 1 - 1e-6)
                 level.begin(float(torch.log((1 - held) / held)))
             share = 1 / (1 + math.exp(float(level.state)))
-        if (sums[..., -1:] < share * total).any():  # seldom
+        if self.most is None and (sums[..., -1:] < share * total).any():  # seldom
             falling, order = squares.sort(dim=-1, descending=True, stable=True)
             sums = falling.cumsum(-1)
         rank = torch.arange(falling.shape[-1], device=falling.device)
-        chosen = (sums - falling < share * total) | (rank < self.least)
-        if self.most is not None:
-            chosen &= rank < self.most
-        chosen &= falling > 0
+        chosen = ((sums - falling < share * total) | (rank < self.least)) & (falling > 0)
         if level is not None:
             level.move(float(chosen.sum(-1, dtype=torch.float64).mean()), k)
         return torch.zeros_like(magnitude, dtype=torch.bool).scatter_(-1, order, chosen)
