@@ -19,7 +19,9 @@ CONFIG = {
                  {"label": "MSBP", "overrides": ["method=msbp"]},
                  {"label": "other", "overrides": ["method=msbp", "method.gamma=0.1"]}],
     }],
-    "questions": [{"sentence": "MSBP scores higher", "more": ["MSBP"], "less": ["SBP"], "low": 0, "margin": 0.1}],
+    "questions": [
+        {"sentence": "MSBP scores higher", "more": ["MSBP"], "less": ["SBP"], "low": 0, "margin": 0.1}
+    ],
 }  # fmt: skip
 
 
@@ -61,10 +63,10 @@ def test_a_question_is_answered_by_five_seeds_with_an_interval_on_one_side(fille
     assert answer([1.0, -1.1, 0.9, -1.2, 0.3]) == "open"
 
 
-def test_a_label_that_is_not_there_is_refused(filled):
+def test_a_label_that_is_not_there_is_refused(record_of, runs_of, settle):
     config = CONFIG | {"against": ["SPB"]}
     with pytest.raises(ValueError, match="table mine has no single row 'SPB'"):
-        document(config, Sources(filled(sbp={0: 1.0}).used, lambda overrides: None))
+        document(config, Sources(runs_of([record_of("task=mnist method=sbp", 0)]), settle))
 
 
 @pytest.mark.parametrize("name", TABLES)
