@@ -22,8 +22,8 @@ from .verdicts import LEAST, Family, Region, Verdict, Word, judge
 ANSWERS = {Word.REPRODUCED: "yes", Word.NOT: "no", Word.IN_PART: "in part", Word.OPEN: "open"}
 HEADER = ["Beyond the paper", "Answer", "Estimates, with 95 % intervals", COMMAND]
 NOTE = (
-    f"Differences over at least {LEAST} equal seeds. Yes: the interval is on the side of the sentence. No: it "
-    "is beyond by more than the margin. Open: neither. Holm corrects for the settings of a question."
+    f"Differences over at least {LEAST} equal seeds. Yes: the interval is on the side of the sentence. No: "
+    "it is beyond by more than the margin. Open: neither. Holm corrects for the settings of a question."
 )
 
 
