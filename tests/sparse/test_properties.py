@@ -144,7 +144,7 @@ def test_all_paths_select_the_same_entries_bit_for_bit(drawn, selection):
 
 @st.composite
 def stacks(draw):
-    """Networks of stages with and without activation, dropout and bias; all numbers but those after a cube are exact."""
+    """Networks of stages with and without activation, dropout and bias; numbers before a cube are exact."""
     torch.manual_seed(draw(st.integers(0, 10**6)))
     widths = draw(st.lists(st.integers(1, 40), min_size=3, max_size=5))
     layers: list[nn.Module] = []
