@@ -31,6 +31,7 @@ UNCOUNTED = {
     "method.carry": "time",
     "method.schedule": "every",
     "method.period": 1,
+    "method.sparsifier": "top_k",
 }
 
 

@@ -41,12 +41,12 @@ def runs_of(records):
     return run_frame(("a test 1", record, Record.model_validate(record)) for record in stored)
 
 
-@pytest.fixture(name="record_of")
+@pytest.fixture(name="record_of", scope="session")
 def _record_of():
     return record_of
 
 
-@pytest.fixture(name="settle")
+@pytest.fixture(name="settle", scope="session")
 def _settle():
     return settle
 
@@ -57,6 +57,6 @@ def angles_of():
     return angle_frame
 
 
-@pytest.fixture(name="runs_of")
+@pytest.fixture(name="runs_of", scope="session")
 def _runs_of():
     return runs_of

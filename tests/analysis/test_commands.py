@@ -98,15 +98,20 @@ def test_a_table_needs_no_torch_no_network_and_no_locale(places, leave, tmp_path
     assert {path: path.read_bytes() for path in (tmp_path / "report").iterdir()} == files
 
 
+TRIAL = ["task=mnist", "method=msbp", "trainer.epochs=3", "method.r=0.01", "model.hidden=1000"]
+
+
 def test_without_a_choice_all_is_written_and_what_has_runs_is_printed(shown, leave, tmp_path):
     cut = leave(*EXTREME, "method=baseline", seed=0)
     leave(*EXTREME, "method=baseline", seed=1)
     leave("task=mnist", "method=msbp", seed=1)
     cut.write_text(cut.read_text()[:200])
+    for seed in (0, 1):
+        leave(*TRIAL, seed=seed, test=97.0 + seed, config=settings(compose(TRIAL)))
     out, err = shown()
     names = {path.stem for group in ("table", "figure") for path in (ROOT / "conf" / group).iterdir()}
     written = {path.name.partition(".")[0] for path in (tmp_path / "report").iterdir()}
-    assert written == names | {"claims", "index"}
+    assert written == names | {"claims", "index", "other"}
     first, *_ = titles = re.findall("(?m)^# (.*)", out)
     assert first == EVERY["main"]["caption"] and EVERY["extreme"]["caption"] in titles
     assert f"\ntextcnn: no runs yet; {RUN} table=textcnn paths.outputs={tmp_path}\n" in out
@@ -117,22 +122,18 @@ def test_without_a_choice_all_is_written_and_what_has_runs_is_printed(shown, lea
     assert f"\nMNIST, 2 epochs of 20: no runs yet; {RUN} table=extreme" in out
     assert "MNIST, 2 epochs of 20" in (tmp_path / "report" / "extreme.md").read_text("utf-8")
     assert f"left out {cut}: not whole JSON" in err
+    assert "\n2 records match no row of a table" in out
+    assert f"\nmnist msbp {' '.join(sorted(TRIAL[2:]))}: test accuracy 97.50 (seed 0, 1)\n" in out
+
+
+def test_runs_in_no_row_are_hinted_at_beside_a_choice(shown, leave):
+    leave(*TRIAL, config=settings(compose(TRIAL)))
+    assert "1 other records are not part of this; python -m src.report has all" in shown("table=main")[0]
 
 
 def test_a_table_that_is_chosen_is_printed_without_any_run(shown):
     out, _ = shown("table=extreme")
     assert "3667.5 (1.00×)" in out and "0 of 5¹" in out
-
-
-def test_runs_in_no_row_are_listed_and_hinted_at_beside_a_choice(shown, leave, tmp_path):
-    words = ["task=mnist", "method=msbp", "trainer.epochs=3", "method.r=0.01", "model.hidden=1000"]
-    for seed in (0, 1):
-        leave(*words, seed=seed, test=97.0 + seed, config=settings(compose(words)))
-    out, _ = shown()
-    assert "\n2 records match no row of a table" in out
-    assert f"\nmnist msbp {' '.join(sorted(words[2:]))}: test accuracy 97.50 (seed 0, 1)\n" in out
-    assert (tmp_path / "report" / "other.md").exists()
-    assert "2 other records are not part of this; python -m src.report has all" in shown("table=main")[0]
 
 
 def test_what_is_published_is_shown_and_nothing_else(shown, put, leave, tmp_path):

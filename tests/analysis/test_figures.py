@@ -148,7 +148,7 @@ BACKEND = """
 from msbp.analysis.render import own_style
 with own_style():
     import matplotlib
-print(matplotlib.rcParams["axes.grid"])
+    print(matplotlib.rcParams["axes.grid"])
 """
 
 

@@ -27,13 +27,19 @@ def printed_as_runs(config, record_of):
                 yield record_of(" ".join(words), seed, **scores, **times)
 
 
+@pytest.fixture(scope="module", params=["main", "extreme", "textcnn", "seq2seq"])
+def rendered(request, record_of, runs_of, settle):
+    """The name of a table, and its text by file suffix."""
+    config = CONFIGS[request.param]
+    runs = runs_of(printed_as_runs(config, record_of))
+    return request.param, renderings(document_of(fill(config, Sources(runs, settle))))
+
+
 @pytest.mark.parametrize("suffix", ["md", "tex", "csv"])
-@pytest.mark.parametrize("name", ["main", "extreme", "textcnn", "seq2seq"])
-def test_the_papers_cells_give_the_expected_table(name, suffix, record_of, runs_of, settle, tmp_path):
-    runs = runs_of(printed_as_runs(CONFIGS[name], record_of))
-    table = fill(CONFIGS[name], Sources(runs, settle))
+def test_the_papers_cells_give_the_expected_table(rendered, suffix, tmp_path):
+    name, texts = rendered
     actual = tmp_path / f"{name}.{suffix}"
-    actual.write_text(renderings(document_of(table))[suffix], encoding="utf-8")
+    actual.write_text(texts[suffix], encoding="utf-8")
     golden = GOLDEN / actual.name
     assert actual.read_text("utf-8") == golden.read_text("utf-8"), f"if this is meant: cp {actual} {golden}"
 

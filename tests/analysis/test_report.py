@@ -24,16 +24,22 @@ def conf():
     return catalogue(Path(CONF))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def sources(record_of, runs_of, settle):
     runs = [record_of(words, seed, test=98 + seed / 10) for words in (BASE, MSBP) for seed in range(3)]
     runs += [record_of(SBP, seed, test=97 - seed / 9) for seed in range(3)]
     return Sources(runs_of(runs), settle)
 
 
-@pytest.fixture
-def text(conf, sources):
-    return page([document(config, sources) for config in conf.values()], sources)
+@pytest.fixture(scope="module")
+def documents(conf, sources):
+    """Every table, every figure and the claims, by name."""
+    return {name: document(config, sources) for name, config in conf.items()}
+
+
+@pytest.fixture(scope="module")
+def text(documents, sources):
+    return page(documents.values(), sources)
 
 
 def test_the_page_opens_without_a_network(text):
@@ -49,8 +55,8 @@ def test_every_link_has_its_place_and_every_claim_its_verdict(text, conf):
     assert text.count('<span class="verdict') == 2 * len(conf[CLAIMS]["claims"])
 
 
-def test_numbers_agree_in_every_format(conf, sources, text):
-    made = document(conf[CLAIMS], sources)
+def test_numbers_agree_in_every_format(documents, text):
+    made = documents[CLAIMS]
     texts = renderings(made)
     cells = list(made.sheets[1].blocks[0].iloc[1])
     assert cells[0] == "MNIST: MSBP (γ=0.8)" and cells[4] == "3"
@@ -59,10 +65,10 @@ def test_numbers_agree_in_every_format(conf, sources, text):
     assert made.numbers.estimate[1] == pytest.approx(float(cells[1].split()[0]), abs=0.005)
 
 
-def test_latex_has_no_letter_that_needs_another_engine(conf, sources):
-    for config in conf.values():
-        tex = renderings(document(config, sources))["tex"]
-        assert all(letter.isascii() for letter in re.sub("(?m)^% .*", "", tex)), config["name"]
+def test_latex_has_no_letter_that_needs_another_engine(documents):
+    for name, made in documents.items():
+        tex = renderings(made)["tex"]
+        assert all(letter.isascii() for letter in re.sub("(?m)^% .*", "", tex)), name
 
 
 def test_an_installed_package_has_every_file_that_is_not_python():

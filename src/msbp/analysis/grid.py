@@ -43,7 +43,8 @@ def gather(grid: Config, sources: Sources) -> pd.DataFrame:
 
 def scores(runs: pd.DataFrame, k: int = 0, gamma: float = BASELINE) -> pd.Series:
     """Return the scores at one k and γ by seed."""
-    return runs[(runs.k == k) & (runs.gamma == gamma)].set_index("seed").test.sort_index()
+    found = runs.test[(runs.k == k) & (runs.gamma == gamma)]
+    return found.set_axis(runs.seed[found.index]).sort_index()
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from string import Template
 from typing import Any
 
@@ -167,15 +168,22 @@ class Document:
             return not self.figure.empty
         return bool(self.filled) if self.blank else not self.empty
 
+    @property
+    def image_names(self) -> list[str]:
+        """The suffixes of its images, `NAME.svg` for the forest plot of a claim."""
+        drawn = IMAGES if self.figure and not self.figure.empty else ()
+        return [*drawn, *(f"{name}.svg" for name in self.forests)]
+
+    @cached_property
+    def images(self) -> dict[str, bytes]:
+        """All images by suffix, drawn once."""
+        drawn = images(self.figure) if self.figure and not self.figure.empty else {}
+        return drawn | {f"{name}.svg": drawn_forest(forest) for name, forest in self.forests.items()}
+
 
 def files(document: Document, draw: bool = True) -> dict[str, str | bytes]:
     """Return all that is written of a document, by file suffix; draw=False leaves images empty."""
-    contents: dict[str, str | bytes] = {**renderings(document)}
-    if document.figure and not document.figure.empty:
-        contents |= images(document.figure) if draw else dict.fromkeys(IMAGES, b"")
-    for name, forest in document.forests.items():
-        contents[f"{name}.svg"] = drawn_forest(forest) if draw else b""
-    return contents
+    return renderings(document) | (document.images if draw else dict.fromkeys(document.image_names, b""))
 
 
 def renderings(document: Document) -> dict[str, str]:

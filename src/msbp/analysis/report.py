@@ -15,7 +15,7 @@ from hydra.utils import get_method
 from ..record import counts, different, flat, settings, signature
 from . import bounds, table_text
 from .claims import Claim
-from .render import Document, Sheet, drawn_forest, images, markdown, renderings
+from .render import Document, Sheet, markdown, renderings
 from .runs import Sources
 from .settings import Compose, Config
 from .tables import filled
@@ -95,8 +95,7 @@ def page(documents: Iterable[Document], sources: Sources) -> str:
 
 def image(document: Document) -> str:
     """Return the figure as an address that holds all of it."""
-    assert document.figure
-    return address(images(document.figure)["svg"])
+    return address(document.images["svg"])
 
 
 def measured(block: pd.DataFrame) -> pd.DataFrame:
@@ -110,7 +109,7 @@ def address(svg: bytes) -> str:
 
 def forest(document: Document, claim: Claim) -> str:
     """Return the forest plot of a claim as an address that holds all of it."""
-    return address(drawn_forest(document.forests[claim.name]))
+    return address(document.images[f"{claim.name}.svg"])
 
 
 def compact(block: pd.DataFrame) -> pd.DataFrame:

@@ -54,8 +54,8 @@ class Table:
 
     def values(self, row: int, column: str = "score") -> pd.Series:
         """Return a row's values by seed; of seconds the comparable ones."""
-        runs = self.runs[self.runs.row == row]
-        return runs.set_index("seed")[column].dropna().sort_index()
+        runs = self.runs.loc[self.runs.row == row, column]
+        return runs.set_axis(self.runs.seed[runs.index]).dropna().sort_index()
 
     def common(self, *rows: int, column: str = "score") -> pd.DataFrame:
         """Return the values of rows, a column each, over the seeds that all of them have."""

@@ -15,7 +15,7 @@ from .linear.embedding import RowEmbedding, keeps_rows
 from .linear.linear import SparseLinear
 from .lstm.lstm import FusedLSTM, SparseLSTM, adoptable, check_lstm_choices
 from .memory import GradientMemory, check_choices, is_number
-from .sparsifiers import entries_kept
+from .sparsifiers import TOP_K, entries_kept
 from .torch_compat import Converted
 
 SPARSE_OF: dict[type[nn.Module], type[SparseLinear] | type[SparseConvolution] | type[SparseLSTM]] = {
@@ -38,21 +38,24 @@ def convert(
     bias: str = "sparse",
     gates: str = "per_gate",
     carry: str = "time",
+    sparsifier: str = TOP_K,
+    memory_control: str | None = None,
     layers: Iterable[str] | None = None,
 ) -> dict[str, int]:
     """Make the hidden layers of a model sparse, in place; return k for each of their dotted names.
 
     Hidden are `layers`, else `model.hidden_layers` (groups of dotted names), else every nn.LSTM and every
     nn.Linear but the last; SPARSE_OF lists the kinds. An nn.Sequential that holds a linear one becomes a
-    Chain. gamma = 0 is SBP; gates and carry are for LSTMs, see SparseLSTM. ValueError if a setting is out of
-    range or applies to no layer, a name is no such layer, no layer is found, or the model was converted
-    before; the model is unchanged then.
+    Chain. gamma = 0 is SBP; gates and carry are for LSTMs, see SparseLSTM; sparsifier (see sparsifiers.py)
+    and memory_control (see controls.py) are for comparison, and slow. ValueError if a setting is out of range
+    or applies to no layer, a name is no such layer, no layer is found, or the model was converted before;
+    the model is unchanged then.
     """
     if not (is_number(r) and 0 < r <= 1):
         raise ValueError(
             f"sparse ratio r must be a number in (0, 1], got {r!r}; without it backpropagation is plain"
         )
-    check_choices(gamma, memory, selection, bias)
+    check_choices(gamma, memory, selection, bias, sparsifier, memory_control)
     check_lstm_choices(memory, gates, carry)
     if isinstance(layers, str):
         raise ValueError(f"layers must be a list of dotted names, got a string: write layers=[{layers!r}]")
@@ -67,7 +70,8 @@ def convert(
     kept = {name: entries_kept(r, _width(layer)) for name, layer in found.items()}
     for name, layer in found.items():
         kind: Any = SPARSE_OF[type(layer)]
-        choices = {"memory": memory, "selection": selection, "bias_gradient": bias}
+        choices: dict[str, Any] = {"memory": memory, "selection": selection, "bias_gradient": bias}
+        choices |= {"sparsifier": sparsifier, "memory_control": memory_control}
         if kind is SparseLSTM:
             choices |= {"gates": gates, "carry": carry}
         kind.adopt(layer, name, kept[name], gamma, **choices)

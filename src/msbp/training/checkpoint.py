@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..files import Fields, written_whole
 from ..record import different, signature
-from ..sparse import memories
+from ..sparse import memories, running_states
 
 FORMAT = 1
 
@@ -192,10 +192,11 @@ def drop_finished(path: Path, epochs: int) -> None:
 
 
 def capture(model: nn.Module, optimizer: torch.optim.Optimizer) -> Fields:
-    """Return weights, gradient memories, optimizer and random state between two steps."""
+    """Return weights, gradient memories and what else of layers moves on, optimizer and random state."""
     return {
         "model": model.state_dict(),
         "memories": {name: memory.m for name, memory in memories(model).items()},
+        "running": {name: each.state for name, each in running_states(model).items()},
         "optimizer": optimizer.state_dict(),
         "rng": torch.get_rng_state(),
         "cuda_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
@@ -213,6 +214,8 @@ def restore(
     model.load_state_dict(state["model"])
     for name, memory in memories(model).items():
         memory.load(state["memories"][name])
+    for name, each in running_states(model).items():
+        each.load(state["running"][name])
     optimizer.load_state_dict(state["optimizer"])
     torch.set_rng_state(state["rng"])
     if state["cuda_rng"]:

@@ -8,8 +8,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from ..memory import BIAS_GRADIENTS, MEMORIES, GradientMemory, check_choices
-from ..sparsifiers import SPARSIFIERS
+from ..memory import BIAS_GRADIENTS, GradientMemory, check_choices, memory_of
+from ..sparsifiers import HAVE_KERNELS, TOP_K, Sparsifier, largest_of_rows, sparsifier_of, top_k
 from ..torch_compat import Converted, eager_forward
 from .autograd import StageRun
 from .stage import Stage
@@ -19,7 +19,8 @@ class SparseLinear(Converted, nn.Linear):
     """A linear layer that keeps k entries of ∂ℓ/∂h and carries gamma times the rest to the next step.
 
     gamma: 0 is SBP. memory: shared | per_slot | sequential. selection: per_example | unified.
-    bias_gradient: sparse (Σ g) | full (Σ ∂ℓ/∂h). `enabled = False` makes the backward pass plain until it
+    bias_gradient: sparse (Σ g) | full (Σ ∂ℓ/∂h). sparsifier, memory_control: see sparsifiers.py and
+    controls.py; plain torch computes them. `enabled = False` makes the backward pass plain until it
     is set again, and so does `eval()`. The memory is not in the state_dict; `reset_parameters` clears it.
     """
 
@@ -28,6 +29,7 @@ class SparseLinear(Converted, nn.Linear):
         "name", "k", "sparsifier", "dense_bias", "unified", "enabled", "step", "memory", "_run",
     )  # fmt: skip
     memory: GradientMemory | None
+    sparsifier: Sparsifier
 
     def __init__(
         self,
@@ -37,13 +39,13 @@ class SparseLinear(Converted, nn.Linear):
         *,
         k: int,
         gamma: float = 0.0,
-        **choices: str,
+        **choices: Any,
     ):
         super().__init__(in_features, out_features, bias)
         self._sparsify(k, gamma, **choices)
 
     @classmethod
-    def adopt(cls, linear: nn.Linear, name: str, k: int, gamma: float, **choices: str) -> "SparseLinear":
+    def adopt(cls, linear: nn.Linear, name: str, k: int, gamma: float, **choices: Any) -> "SparseLinear":
         """Make a layer sparse in place: the same object, parameters, hooks and state_dict keys."""
         sparse = cast(SparseLinear, linear)
         sparse.__class__, sparse.name = cls, name
@@ -57,15 +59,25 @@ class SparseLinear(Converted, nn.Linear):
         memory: str = "shared",
         selection: str = "per_example",
         bias_gradient: str = "sparse",
+        sparsifier: str = TOP_K,
+        memory_control: str | None = None,
     ) -> None:
         if not 1 <= k <= self.out_features:
             raise ValueError(
                 f"layer {self.name or self} cannot keep k = {k} of its {self.out_features} outputs"
             )
-        check_choices(gamma, memory, selection, bias_gradient)
-        self.k, self.sparsifier, self.dense_bias = k, SPARSIFIERS[selection], BIAS_GRADIENTS[bias_gradient]
+        check_choices(gamma, memory, selection, bias_gradient, sparsifier, memory_control)
+        self.k, self.dense_bias = k, BIAS_GRADIENTS[bias_gradient]
+        self.sparsifier = sparsifier_of(sparsifier, selection, gamma > 0, self.name)
         self.unified, self.enabled, self.step = selection == "unified", True, 0
-        self.memory = MEMORIES[memory](self.out_features, gamma).to(self.weight) if gamma > 0 else None
+        carried = memory_of(memory, self.out_features, gamma, memory_control, self.name)
+        self.memory = None if carried is None else carried.to(self.weight)
+
+    @property
+    def supports_kernel(self) -> bool:
+        """Return whether kernels compute this layer's backward pass, as far as its options go."""
+        memory: Any = self._modules.get("memory")  # nn.Module's own access takes a microsecond
+        return self.__dict__.get("sparsifier") in HAVE_KERNELS and (memory is None or memory.supports_kernel)
 
     @eager_forward
     def forward(self, x: Tensor) -> Tensor:
@@ -94,7 +106,7 @@ class SparseLinear(Converted, nn.Linear):
         kept = min(k, grad_h.shape[1])
 
         def sparsifier(v: Tensor) -> Tensor:
-            return self.sparsifier(v, kept)
+            return largest_of_rows(v, kept) if self.sparsifier is top_k else self.sparsifier(v, kept)
 
         if self.memory is None or not len(grad_h):
             g, m = sparsifier(grad_h), None
@@ -106,8 +118,9 @@ class SparseLinear(Converted, nn.Linear):
 
     def finish(self, m: Tensor | None) -> None:
         """Store the memory and count the step, after a backward pass without error."""
-        if m is not None and self.memory is not None:
-            self.memory.store(m)
+        memory: Any = self._modules.get("memory")  # nn.Module's own access takes a microsecond
+        if memory is not None and (m is not None or "control" in memory._modules):
+            memory.store(memory.m if m is None else m)  # without m a kernel has stored it
         self.__dict__["step"] += 1  # nn.Module's own way takes a microsecond
 
     def extra_repr(self) -> str:
