@@ -19,6 +19,7 @@ from .linear.stage import Cube
 from .lstm.lstm import SparseLSTM
 from .memory import GradientMemory
 from .row_sparse import RowSparseGradient
+from .running import running_states
 from .sparsifiers import entries_kept, top_k, unified_top_k
 from .status import dense, status
 
@@ -43,6 +44,7 @@ __all__ = [
     "look_up",
     "memories",
     "revert",
+    "running_states",
     "status",
     "top_k",
     "unified_top_k",

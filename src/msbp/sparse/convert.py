@@ -21,7 +21,7 @@ from .linear.linear import SparseLayer, SparseLinear
 from .linear.transposed import conv1d, sparse_conv1d
 from .lstm.lstm import FusedLSTM, SparseLSTM, adoptable, check_lstm_choices
 from .memory import GradientMemory, check_choices, is_number
-from .sparsifiers import entries_kept
+from .sparsifiers import TOP_K, entries_kept
 from .status import REMARKS
 from .torch_compat import Converted
 
@@ -54,6 +54,8 @@ def convert(
     bias: str = "sparse",
     gates: str = "per_gate",
     carry: str = "time",
+    sparsifier: str = TOP_K,
+    memory_control: str | None = None,
     layers: Layers | None = None,
     exclude: Layers | None = None,
     min_width: int | None = None,
@@ -80,12 +82,13 @@ def convert(
             memory.
         save_memory: have the state_dict hold the memories; load it into plain models with strict=False.
         memory, selection, bias: see SparseLayer. gates, carry: see SparseLSTM.
+        sparsifier, memory_control: see sparsifiers.py and controls.py; for comparison, and slow.
 
     An nn.Sequential that holds a sparse linear layer becomes a Chain. ValueError if a setting is out of range
     or applies to no layer, a pattern fits no layer, or no layer is found; the model is unchanged then.
     """
     ratios = _ratios(r)
-    check_choices(gamma, memory, selection, bias)
+    check_choices(gamma, memory, selection, bias, sparsifier, memory_control)
     check_lstm_choices(memory, gates, carry)
     _refuse_fused(model)
     kinds = _sparse_kinds()
@@ -106,6 +109,7 @@ def convert(
     def adopt(layer: nn.Module, name: str) -> None:
         kind: Any = kinds[type(layer)]
         choices: dict[str, Any] = {"memory": memory, "selection": selection, "bias_gradient": bias}
+        choices |= {"sparsifier": sparsifier, "memory_control": memory_control}
         if kind is SparseLSTM:
             choices |= {"gates": gates, "carry": carry}
         if issubclass(kind, SparseLayer):

@@ -149,6 +149,8 @@ def path(module: nn.Module) -> str:
             return f"torch: {str(parameter.dtype).removeprefix('torch.')}"
         if not parameter.is_contiguous():
             return "torch: weight not contiguous"
+    if not getattr(module, "supports_kernel", True):
+        return "torch: no kernel for its sparsifier or memory"
     return "kernel" if SGEMM else "torch: no BLAS found"
 
 

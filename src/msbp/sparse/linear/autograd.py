@@ -79,7 +79,7 @@ class StageRun:
     def prepare(self, x: Tensor, parameters: Parameters) -> "Passing | None":
         """Return a workspace and checked addresses, or None if a batch has to use plain torch."""
         B, width = x.shape
-        if not B or not kernels_allowed():
+        if not B or not kernels_allowed() or not all(stage.supports_kernel for stage in self.stages):
             return None
         table = None
         if self.embedding is not None:

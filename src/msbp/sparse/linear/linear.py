@@ -8,8 +8,8 @@ from typing import Any, Self, cast
 import torch
 from torch import Tensor, nn
 
-from ..memory import BIAS_GRADIENTS, MEMORIES, GradientMemory, SharedMemory, check_choices
-from ..sparsifiers import SPARSIFIERS
+from ..memory import BIAS_GRADIENTS, GradientMemory, SharedMemory, check_choices, memory_of
+from ..sparsifiers import HAVE_KERNELS, TOP_K, Sparsifier, largest_of_rows, sparsifier_of, top_k
 from ..torch_compat import Converted, eager_forward
 from .autograd import StageRun
 from .stage import Stage
@@ -20,8 +20,9 @@ class SparseLayer(Converted):
 
     gamma: 0 is SBP. memory: shared | per_slot | sequential. selection: per_example | unified.
     bias_gradient: sparse (Σ g) | full (Σ ∂ℓ/∂h). skip_zero_rows: rows of zeros, as of padding, neither get
-    nor leave any shared memory. `enabled = False` makes the backward pass plain until it is set again, and
-    so does `eval()`. The memory is not in the state_dict; `reset_parameters` clears it.
+    nor leave any shared memory. sparsifier, memory_control: see sparsifiers.py and controls.py; plain torch
+    computes them. `enabled = False` makes the backward pass plain until it is set again, and so does
+    `eval()`. The memory is not in the state_dict; `reset_parameters` clears it.
     """
 
     name = ""
@@ -32,6 +33,7 @@ class SparseLayer(Converted):
     out_features: int
     weight: Tensor
     memory: GradientMemory | None
+    sparsifier: Sparsifier
 
     @classmethod
     def adopt(cls, linear: nn.Module, name: str, k: int, gamma: float, **choices: Any) -> Self:
@@ -49,16 +51,26 @@ class SparseLayer(Converted):
         selection: str = "per_example",
         bias_gradient: str = "sparse",
         skip_zero_rows: bool = False,
+        sparsifier: str = TOP_K,
+        memory_control: str | None = None,
     ) -> None:
         if not 1 <= k <= self.out_features:
             raise ValueError(
                 f"layer {self.name or self} cannot keep k = {k} of its {self.out_features} outputs"
             )
-        check_choices(gamma, memory, selection, bias_gradient)
-        self.k, self.sparsifier, self.dense_bias = k, SPARSIFIERS[selection], BIAS_GRADIENTS[bias_gradient]
+        check_choices(gamma, memory, selection, bias_gradient, sparsifier, memory_control)
+        self.k, self.dense_bias = k, BIAS_GRADIENTS[bias_gradient]
+        self.sparsifier = sparsifier_of(sparsifier, selection, gamma > 0, self.name)
         self.unified, self.enabled, self.step = selection == "unified", True, 0
         self.skip_zero_rows = skip_zero_rows
-        self.memory = MEMORIES[memory](self.out_features, gamma).to(self.weight) if gamma > 0 else None
+        carried = memory_of(memory, self.out_features, gamma, memory_control, self.name)
+        self.memory = None if carried is None else carried.to(self.weight)
+
+    @property
+    def supports_kernel(self) -> bool:
+        """Return whether kernels compute this layer's backward pass, as far as its options go."""
+        memory: Any = self._modules.get("memory")  # nn.Module's own access takes a microsecond
+        return self.__dict__.get("sparsifier") in HAVE_KERNELS and (memory is None or memory.supports_kernel)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_run"}  # it holds buffers
@@ -71,7 +83,7 @@ class SparseLayer(Converted):
         kept = min(k, grad_h.shape[1])
 
         def sparsifier(v: Tensor) -> Tensor:
-            return self.sparsifier(v, kept)
+            return largest_of_rows(v, kept) if self.sparsifier is top_k else self.sparsifier(v, kept)
 
         if self.memory is None or not len(grad_h):
             g, m = sparsifier(grad_h), None
@@ -81,7 +93,7 @@ class SparseLayer(Converted):
             if rows is None or rows.all():
                 g, m = self.memory.estimate(grad_h, sparsifier)
             elif not rows.any():
-                g, m = grad_h, None
+                g, m = grad_h, self.memory.m
             else:
                 estimated, m = self.memory.estimate(grad_h[rows], sparsifier)
                 g = torch.zeros_like(grad_h).masked_scatter_(rows.unsqueeze(1), estimated)
@@ -90,8 +102,9 @@ class SparseLayer(Converted):
 
     def finish(self, m: Tensor | None) -> None:
         """Store the memory and count the step, after a backward pass without error."""
-        if m is not None and self.memory is not None:
-            self.memory.store(m)
+        memory: Any = self._modules.get("memory")  # nn.Module's own access takes a microsecond
+        if memory is not None and (m is not None or "control" in memory._modules):
+            memory.store(memory.m if m is None else m)  # without m a kernel has stored it
         self.__dict__["step"] += 1  # nn.Module's own way takes a microsecond
 
     def extra_repr(self) -> str:
