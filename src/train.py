@@ -1,12 +1,11 @@
 """Train one model and leave its record: python -m src.train task=mnist method=msbp"""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import hydra
 import torch
@@ -16,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from msbp import record
 from msbp.cli import report_command, start
 from msbp.config import CONF
-from msbp.files import json_text, save
+from msbp.files import Fields, json_text, save
 from msbp.tasks.base import Splits
 from msbp.training import locks, machine, progress
 from msbp.training.checkpoint import Checkpoint, drop_finished, save_weights
@@ -41,7 +40,7 @@ def main(cfg: DictConfig) -> float:
             folder.rmdir()  # empty only where no run began
 
 
-def train(cfg: DictConfig, folder: Path, overrides: list[str]) -> Mapping[str, Any]:
+def train(cfg: DictConfig, folder: Path, overrides: list[str]) -> Fields:
     """Return the record of this request: the one that exists for equal data, or that of a new run."""
     ask, files = Request.of(cfg), command_line(cfg, overrides)
     checkpoints = ask.outputs / "checkpoints"
@@ -67,7 +66,7 @@ def command_line(cfg: DictConfig, overrides: list[str]) -> dict[str, bytes]:
 
 def learn(
     ask: Request, splits: Splits, folder: Path, place: Path, alone: Callable[[], bool | None]
-) -> Mapping[str, Any]:
+) -> Fields:
     """Train, with a checkpoint at place, and write the run's files into folder; the record comes last."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     trainer, device = ask.trainer, machine.device_of(ask.trainer.device)

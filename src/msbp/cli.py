@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -21,7 +21,7 @@ INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
 FORESEEN = (HydraException, OmegaConfBaseException, ValueError, ArithmeticError, OSError)
 
 
-def start(main: Callable[[], Any], sweeps: bool = False) -> None:
+def start(main: Callable[[], object], sweeps: bool = False) -> None:
     """Run a Hydra main; print an error in one paragraph (HYDRA_FULL_ERROR=1 shows the traceback).
 
     sweeps: whether the entry point takes -m, for several runs.

@@ -207,7 +207,7 @@ class Feedback:
 
 def turns(model: nn.Module, layers: Sequence[str] | None) -> list[list[str]]:
     """Return the groups of hidden layers, or of those named, that take turns; ValueError if only one."""
-    groups: Any = getattr(model, "hidden_layers", [])
+    groups: Sequence[Sequence[str]] = getattr(model, "hidden_layers", [])
     chosen = [[name for name in group if layers is None or name in layers] for group in groups]
     found = [group for group in chosen if group]
     if len(found) < 2:

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, PositiveInt
 from pydantic.dataclasses import dataclass as validated
 from torch import Tensor, nn
 
+from ..files import Fields
 from ..sparse import SparseConvolution, SparseLinear, SparseLSTM
 from ..tasks.base import Batch, Task
 from .run import Run
@@ -28,7 +29,7 @@ class Angle:
 
     every: PositiveInt = 1
 
-    def __call__(self, run: Run) -> list[dict[str, Any]]:
+    def __call__(self, run: Run) -> list[Fields]:
         """Return the measurement of this epoch, if it has one; the run does not change."""
         state = run.state
         if state.epoch % self.every:

@@ -6,20 +6,21 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Literal
+from typing import Literal
 
 import pydantic.dataclasses
 import torch
 from pydantic import ConfigDict, PositiveInt
 from torch import nn
 
+from ..files import Fields
 from .checkpoint import Checkpoint
 from .machine import check_threads, device_of
 from .progress import Progress
 from .run import Clip, Run
 
 log = logging.getLogger(__name__)
-Watch = Callable[[Run], list[dict[str, Any]]]
+Watch = Callable[[Run], list[Fields]]
 
 
 @pydantic.dataclasses.dataclass(config=ConfigDict(strict=True, extra="forbid"))
