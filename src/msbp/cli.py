@@ -84,7 +84,7 @@ def _check_sweep(sweeps: bool) -> None:
 
 
 def _check_choices() -> None:
-    """Raise ValueError for a list as the choice of a group with an item that is no name: Hydra fails on it."""
+    """Raise ValueError for a group's list of files with an item that is no name, on which Hydra fails."""
     words = [word for word in sys.argv[1:] if "=" in word and word[0] != "-"]
     for override in OverridesParser.create().parse_overrides(words):
         group, choice = override.get_key_element().lstrip("+~"), override.value()
