@@ -1,4 +1,4 @@
-"""Who may import whom: data flow one way, and tables need no torch."""
+"""Imports between parts of the project: data flow one way, and tables need no torch."""
 
 import ast
 import sys

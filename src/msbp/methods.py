@@ -159,7 +159,8 @@ class WeightFeedback:
     The gradient is propagated whole. Of each hidden weight's ∂ℓ/∂W the r n rows of largest norm reach the
     optimizer, with what was remembered of them; gamma times the rest is remembered in W's own shape. With
     gamma = 1 what was sent and what is remembered add up to the sum of all true gradients. For MSBP's memory
-    that holds for biases alone: an old ∂ℓ/∂h meets the x of other examples. Dense cost.
+    that holds for biases alone: an old ∂ℓ/∂h meets the x of other examples. Dense cost. Probes of the
+    gradient work on copies of the model, which have no hooks, and so do not see this method.
     """
 
     r: Ratio

@@ -196,9 +196,9 @@ def asked(cfg: DictConfig, method: object, k_per_layer: Mapping[str, int]) -> Fi
 
 
 def summary(path: Path, record: Fields) -> str:
-    """What a user wants to know first, in four lines."""
+    """Return scores, seconds, k and path of a record in four lines."""
     letters = "" if record["r"] is None else f" (r={record['r']:g}, gamma={record['gamma']:g})"
-    sample = " on the tiny made-up sample" if record.get("sample") == "tiny" else ""
+    sample = " on the tiny synthetic sample" if record.get("sample") == "tiny" else ""
     reasons = ", ".join(record.get("disturbed") or ["this run was disturbed"])
     shared = "" if record["times_comparable"] else f"; times not comparable: {reasons}"
     kept = ", ".join(f"{layer} {k}" for layer, k in record["k_per_layer"].items())

@@ -195,3 +195,35 @@ def test_a_sweep_without_points_or_with_uneven_ones_is_shown(swept, sources):
     swept["points"] = []
     assert "not measured yet" in renderings(complexity.document(config, sources(benchmarks=[swept])))["md"]
     assert sweep_table(swept)
+
+
+def test_departures_are_drawn_of_weights_and_biases(sources, record_of, runs_of, angles_of):
+    signature = "task=mnist method=msbp"
+    angles = [
+        record_of_angle(signature, seed, epoch, {"weight": 0.5 + seed, "bias": 0.1})
+        for seed in range(2)
+        for epoch in (0.0, 4.0)
+    ]
+    row = {"label": "MSBP", "overrides": ["method=msbp"]}
+    block = {"title": "MNIST", "task": "mnist", "overrides": [], "rows": [row]}
+    config = {"name": "departure", "caption": "Δ", "shows": "angles", "seeds": 2, "columns": []}
+    made = figures.departure(
+        config | {"blocks": [block]},
+        Sources(runs_of([record_of(signature)]), sources().settle, angles=angles_of(angles)),
+    )
+    weight, bias = made.figure.series
+    assert (weight.label, bias.label) == ("MSBP: weight", "MSBP: bias")
+    assert weight.points.y.tolist() == [1.0, 1.0] and bias.points.y.tolist() == [0.1, 0.1]
+
+
+def record_of_angle(signature, seed, epoch, departure):
+    about = {"signature": signature, "seed": seed, "method": "msbp"}
+    angle = {"total": 1.0, "hidden": 1.0}
+    return {
+        "config": about,
+        "k": 20,
+        "step": int(epoch),
+        "epoch": epoch,
+        "angle": angle,
+        "departure": departure,
+    }
