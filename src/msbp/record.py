@@ -21,7 +21,7 @@ SHOWN = 3  # errors of a file that is no record
 Seconds = Annotated[float, Field(ge=0)]
 # What a run does not learn from; `paper` only holds defaults that other keys refer to.
 IGNORED = (
-    *("seed", "force", "resume", "paths", "paper", "hydra", "experiment", "task.fold"),
+    *("seed", "force", "resume", "paths", "paper", "hydra", "experiment", "task.fold", "logger", "log_every"),
     *("trainer.threads", "trainer.device", "trainer.save_every", "trainer.keep_checkpoint"),
 )
 # Keys count only off these values: a key added later leaves the signatures of old records as they were.
@@ -31,6 +31,7 @@ UNCOUNTED = {
     "method.carry": "time",
     "method.schedule": "every",
     "method.period": 1,
+    "method.skip_zero_rows": False,
     "method.sparsifier": "top_k",
 }
 
