@@ -18,21 +18,21 @@ from msbp.analysis.runs import BENCHMARKS, RECORDS, own
 from msbp.analysis.settings import CLAIMS, Settle, catalogue, plain, settings_from
 from msbp.analysis.translations import PACKED, publish_translations
 from msbp.cli import start
-from msbp.config import CONF, check_keys, compose, folder
+from msbp.config import CONF, PublishOptions, compose
 from msbp.files import save
 from msbp.record import ANGLES
 
 
 @hydra.main(config_path=CONF, config_name="publish", version_base="1.3")
 def main(cfg: DictConfig) -> None:
-    check_keys(cfg, "publish", ("table", "figure", "records", "readme", "paths"))
+    PublishOptions.of(cfg)
     run(cfg, settings_from(Path(CONF), compose))
 
 
 def run(cfg: DictConfig, settle: Settle) -> None:
     """Publish what is chosen, render anew what is published, and say what that changed."""
     conf = Path(CONF)
-    outputs, published = (folder(f"paths.{key}", cfg.paths[key]) for key in ("outputs", "published"))
+    outputs, published = (Path(cfg.paths[key]) for key in ("outputs", "published"))
     every = catalogue(conf)
     chosen = [plain(cfg[group], conf) for group in ("table", "figure") if group in cfg]
     if not chosen and not cfg.bench:

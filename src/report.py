@@ -16,15 +16,15 @@ from msbp.analysis.report import document, in_full, ordered, page, summary
 from msbp.analysis.runs import Sources
 from msbp.analysis.settings import Config, Settle, catalogue, plain, settings_from
 from msbp.cli import start
-from msbp.config import CONF, check_keys, compose, folder
-from msbp.files import save
+from msbp.config import CONF, ReportOptions, compose
+from msbp.files import file_name, save
 
 FOLDERS = {"own": "report", "published": "report-published"}
 
 
 @hydra.main(config_path=CONF, config_name="report", version_base="1.3")
 def main(cfg: DictConfig) -> None:
-    check_keys(cfg, "report", ("table", "figure"))
+    ReportOptions.of(cfg)
     settle = settings_from(Path(CONF), compose)
     if cfg.readme:
         keep_published(cfg, catalogue(Path(CONF)), settle)
@@ -40,12 +40,12 @@ def report(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> None:
     """
     conf = Path(CONF)
     measured = read(cfg, settle, where)
-    place = folder("paths.outputs", cfg.paths.outputs) / FOLDERS[cfg.records]
+    place = Path(cfg.paths.outputs) / FOLDERS[cfg.records]
     chosen = [plain(cfg[group], conf) for group in ("table", "figure") if group in cfg]
     documents = ordered(document(config, measured) for config in chosen or catalogue(conf).values())
     rest = [] if chosen else other(measured.runs, documents)
     for each in documents + rest:
-        save({place / f"{each.name}.{suffix}": content for suffix, content in files(each).items()})
+        save({place / f"{file_name(each.name)}.{suffix}": content for suffix, content in files(each).items()})
     left = unused(measured.runs, documents)
     if chosen:
         print(*(in_full(each, measured.where) for each in documents), sep="\n")
@@ -61,19 +61,15 @@ def report(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> None:
 
 def read(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> Sources:
     """Return the user's measurements or the published ones, never both."""
-    place = folder("paths.published", cfg.paths.published)
-    if cfg.records == "own":
-        return runs.own(folder("paths.outputs", cfg.paths.outputs), place, settle, where)
+    place = Path(cfg.paths.published)
     if cfg.records == "published":
         return runs.published(place, settle)
-    raise ValueError(f"records={cfg.records}: want own (the runs below paths.outputs) or published")
+    return runs.own(Path(cfg.paths.outputs), place, settle, where)
 
 
 def keep_published(cfg: DictConfig, every: Mapping[str, Config], settle: Settle) -> None:
     """Write what is published anew, or fail where it is not what the records give."""
-    if cfg.readme not in ("write", "check"):
-        raise ValueError(f"readme={cfg.readme}: want write or check")
-    place, readme = folder("paths.published", cfg.paths.published), Path(cfg.paths.readme)
+    place, readme = Path(cfg.paths.published), Path(cfg.paths.readme)
     texts = contents(place, readme, every, settle, draw=cfg.readme == "write")
     outdated = stale(texts)
     if cfg.readme == "write":

@@ -2,26 +2,36 @@
 
 import sys
 import textwrap
+from pathlib import Path
+from typing import Annotated
 
 import hydra
 import torch
 from omegaconf import DictConfig
+from pydantic import Field
 
 from msbp.analysis import bounds
 from msbp.analysis.theory import checks
 from msbp.cli import start
-from msbp.config import CONF, check_keys, folder
+from msbp.config import CONF, Options, Paths
 from msbp.files import json_text, save
 from msbp.training import machine
 
 CHECKS = ("lemma_2", "lemma_3", "lemma_4", "theorem_1", "theorem_2")
 
 
+class TheoryOptions(Options):
+    """Options of `python -m src.theory`."""
+
+    seed: Annotated[int, Field(ge=0, lt=2**64)]
+    paths: Paths
+
+
 @hydra.main(config_path=CONF, config_name="theory", version_base="1.3")
 def main(cfg: DictConfig) -> None:
-    check_keys(cfg, "theory")
-    path = folder("paths.outputs", cfg.paths.outputs) / "theory.json"
-    found = checks(cfg.seed)
+    options = TheoryOptions.of(cfg)
+    path = Path(options.paths.outputs) / "theory.json"
+    found = checks(options.seed)
     here = machine.describe(torch.device("cpu"))
     found |= {name: here[name] for name in ("commit", "dirty", "torch")}
     save({path: json_text(found, indent=1)})

@@ -1,12 +1,11 @@
 """Train one model and leave its record: python -m src.train task=mnist method=msbp"""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import hydra
 import torch
@@ -16,11 +15,12 @@ from omegaconf import DictConfig, OmegaConf
 from msbp import record
 from msbp.cli import report_command, start
 from msbp.config import CONF
-from msbp.files import json_text, save
+from msbp.files import Fields, json_text, save
 from msbp.tasks.base import Splits
 from msbp.training import locks, machine, progress
 from msbp.training.checkpoint import Checkpoint, drop_finished, save_weights
 from msbp.training.clock import Clock
+from msbp.training.loggers import Loggers
 from msbp.training.probes import unpropagated_fraction
 from msbp.training.request import Request
 from msbp.training.run import DIVERGED, Diverged, Run
@@ -41,7 +41,7 @@ def main(cfg: DictConfig) -> float:
             folder.rmdir()  # empty only where no run began
 
 
-def train(cfg: DictConfig, folder: Path, overrides: list[str]) -> Mapping[str, Any]:
+def train(cfg: DictConfig, folder: Path, overrides: list[str]) -> Fields:
     """Return the record of this request: the one that exists for equal data, or that of a new run."""
     ask, files = Request.of(cfg), command_line(cfg, overrides)
     checkpoints = ask.outputs / "checkpoints"
@@ -67,7 +67,7 @@ def command_line(cfg: DictConfig, overrides: list[str]) -> dict[str, bytes]:
 
 def learn(
     ask: Request, splits: Splits, folder: Path, place: Path, alone: Callable[[], bool | None]
-) -> Mapping[str, Any]:
+) -> Fields:
     """Train, with a checkpoint at place, and write the run's files into folder; the record comes last."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     trainer, device = ask.trainer, machine.device_of(ask.trainer.device)
@@ -75,14 +75,20 @@ def learn(
     here = machine.describe(device)
     settings, times = record.settings(ask.cfg), machine.timed_under(here)
     checkpoint = Checkpoint(place, settings, lambda: times | {"alone": alone()}, ask.resume, splits.digest)
+    loggers = Loggers.of(ask.cfg)
     run, k_per_layer = prepare(ask, splits, device)
+    loggers.hyperparameters(settings)
+    status = "failed"
     try:
-        trainer.fit(run, checkpoint)
+        trainer.fit(run, checkpoint, loggers)
+        status = "success"
     except Diverged as error:
         names = {"signature": ask.signature, "seed": ask.seed, "data_digest": splits.digest}
         found = {"epoch": error.epoch, "step": error.step, "reason": error.reason}
         save({folder / DIVERGED: json_text({**names, **found, "started_at": started}, indent=1)})
         raise
+    finally:
+        loggers.close(status)
 
     some = islice(ask.task.batches(run.splits.dev, ask.seed, epoch=0), DEV_BATCHES)
     done = record.asked(ask.cfg, ask.method, k_per_layer) | run.measured() | here

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,8 +15,8 @@ from msbp.bench.timed_model import Reporter
 from msbp.config import CONF, compose
 from msbp.tasks import mnist
 from msbp.training import machine
+from src.bench import main
 
-ROOT = Path(__file__).resolve().parents[1]
 QUICK = ("seconds=0", "block=2", "settle=1", "warmup=0", "paths.offline=true")
 TINY = 'overrides=["task.sample=tiny","model.hidden=20","task.batch_size=8"]'
 NUMBERS = {
@@ -40,16 +39,17 @@ def result():
     return bench("only=[torch,dense,sbp,msbp,same_engine,unified]")
 
 
-def test_stdout_is_one_json_object_and_the_files_hold_it(tmp_path):
-    command = [sys.executable, "-m", "src.bench", *QUICK, TINY, "format=json", "only=[torch,sbp]"]
-    command += [f"paths.outputs={tmp_path}/out"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    printed = json.loads(done.stdout)
+def test_stdout_is_one_json_object_and_the_files_hold_it(tmp_path, monkeypatch, capfd):
+    words = [*QUICK, TINY, "format=json", "only=[torch,sbp]", f"paths.outputs={tmp_path}/out"]
+    monkeypatch.setattr(sys, "argv", ["src.bench", *words])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    main()
+    done = capfd.readouterr()
+    printed = json.loads(done.out)
     assert printed == json.loads((tmp_path / "out/bench/mnist.json").read_text())
     rows = list(csv.DictReader((tmp_path / "out/bench/mnist.csv").read_text().splitlines()))
     assert [float(row["bp_ms"]) for row in rows] == [row["bp_ms"] for row in printed["rows"]]
-    assert "warming up" in done.stderr and str(tmp_path / "out/bench/mnist.json") in done.stderr
+    assert "warming up" in done.err and str(tmp_path / "out/bench/mnist.json") in done.err
 
 
 def test_a_result_has_the_rows_and_fields_that_were_promised(result):

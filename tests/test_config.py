@@ -11,7 +11,11 @@ from omegaconf import OmegaConf
 from pydantic import Field
 
 from msbp.cli import explain
-from msbp.config import Options, build, check_keys, compose
+from msbp.config import Options, PublishOptions, ReportOptions, build, compose
+from msbp.training.request import TrainOptions
+from src.theory import TheoryOptions
+
+OPTIONS = {"train": TrainOptions, "report": ReportOptions, "publish": PublishOptions, "theory": TheoryOptions}
 
 
 @pytest.mark.parametrize(
@@ -19,15 +23,36 @@ from msbp.config import Options, build, check_keys, compose
     [
         ("train", ["+gamma=0.2"], r"there is no key gamma; was .*method\.gamma meant\?"),
         ("train", ["++epochs=3"], r"there is no key epochs; was trainer\.epochs meant\?"),
-        ("train", ["+foo=1"], r"there is no key foo; want .*figure, force, .*, trainer"),
+        ("train", ["+foo=1"], r"there is no key foo; want force, .*, trainer"),
         ("report", ["+claim=overhead"], "there is no key claim; want figure, .*paths, "),
     ],
 )
 def test_a_key_that_nothing_reads_is_refused(config, words, told):
-    groups = ("task", "model", "method", "paper", "table", "figure")
-    check_keys(compose(config=config), config, groups)
+    options = OPTIONS[config]
+    options.of(compose(config=config))
     with pytest.raises(ValueError, match=told):
-        check_keys(compose(words, config), config, groups)
+        options.of(compose(words, config))
+
+
+@pytest.mark.parametrize(
+    ("config", "word", "told"),
+    [
+        ("report", "records=all", "records must be 'own' or 'published', got 'all'"),
+        ("report", "readme=yes", "readme must be 'write' or 'check'"),
+        ("report", "paths.readme=null", "paths.readme must be text, got None"),
+        ("report", "+paths.anything=1", "there is no key paths.anything"),
+        ("report", "+table={name:3}", "table.name must be text"),
+        ("publish", "bench=maybe", "bench must be true or false, got 'maybe'"),
+        ("publish", "replace=1", "replace must be true or false, got 1"),
+        ("theory", "seed=-1", "seed must be greater than or equal to 0, got -1"),
+        ("theory", "seed=abc", "seed must be a whole number, got 'abc'"),
+        ("theory", "+tasks=3", "there is no key tasks"),
+    ],
+)
+def test_options_of_an_entry_point_are_refused_by_their_key(config, word, told):
+    with pytest.raises(ValueError) as refusal:
+        OPTIONS[config].of(compose([word], config))
+    assert str(refusal.value).startswith(told)
 
 
 def test_data_come_from_the_environment_unless_it_is_empty(monkeypatch):

@@ -8,6 +8,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from overridden import overridden
 
 from msbp import record
 from msbp.config import ROOT, compose
@@ -31,7 +32,9 @@ with open(ROOT / "outputs/published/records.jsonl", encoding="utf-8") as lines:
 
 
 def of(*overrides):
-    return signature(compose(["task=mnist", "method=msbp", *overrides]))
+    words = ["task=mnist", "method=msbp", *overrides]
+    chooses = not overrides or overrides[0] in ("method=sbp", "method=baseline")
+    return signature(compose(words) if chooses else overridden(*words))
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +167,11 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("change", [{key: ...} for key in NEEDED] + [{k: v} for k, v in WRONG.items()])
+INTERPOLATION = {"method": {"name": "sbp"}, "task": {"words": ["${nope:1}"]}}  # it would be resolved
+CHANGES = [{key: ...} for key in NEEDED] + [{k: v} for k, v in WRONG.items()] + [{"config": INTERPOLATION}]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_record_with_a_field_missing_or_of_the_wrong_type_is_none_and_told(tmp_path, caplog, change):
     damaged = {key: value for key, value in (made() | change).items() if value is not ...}
     (tmp_path / record.NAME).write_text(json.dumps(damaged))

@@ -5,10 +5,10 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from pydoc import locate
-from typing import Annotated, Any, Self, get_type_hints
+from typing import Annotated, Any, Literal, Self, get_type_hints
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
@@ -29,7 +29,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from .files import file_name
+from .files import Fields, file_name
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = str(ROOT / "conf")
@@ -44,7 +44,7 @@ WORDS = {  # instead of pydantic's, by type of error
 }  # fmt: skip
 
 
-def folder(key: str, value: Any) -> Path:
+def folder(key: str, value: object) -> Path:
     """Return the folder that a key names; ValueError unless it is text."""
     if not isinstance(value, str) or not value.strip():
         raise ValueError(
@@ -53,7 +53,7 @@ def folder(key: str, value: Any) -> Path:
     return Path(value)
 
 
-def _resolver(name: str, function: Any, cached: bool = False) -> None:
+def _resolver(name: str, function: Callable[..., object], cached: bool = False) -> None:
     OmegaConf.register_new_resolver(name, function, use_cache=cached, replace=True)
 
 
@@ -115,6 +115,37 @@ class Options(BaseModel):
             raise ValueError(_paragraph(error, cfg, get_type_hints(cls, include_extras=True))) from error
 
 
+class ReportPaths(Paths):
+    """The folders, and the file whose tables are rendered anew."""
+
+    readme: Name
+
+
+class TableOrFigure(BaseModel):
+    """A file of conf/table or conf/figure."""
+
+    name: Name
+
+
+class ReportOptions(Options):
+    """Options of `python -m src.report`."""
+
+    paths: ReportPaths
+    table: TableOrFigure | None = None
+    figure: TableOrFigure | None = None
+    records: Literal["own", "published"]
+    readme: Literal["write", "check"] | None
+
+
+class PublishOptions(ReportOptions):
+    """Options of scripts/publish.py."""
+
+    bench: bool
+    translations: bool
+    allow_dirty: bool
+    replace: bool
+
+
 def build(node: DictConfig, **arguments: Any) -> Any:
     """Return the object that a node describes; ValueError names the wrong keys.
 
@@ -143,7 +174,7 @@ def check(node: DictConfig) -> None:
     below = [str(key) for key, value in plain.items() if isinstance(value, dict) and "_target_" in value]
     for key in below:
         check(node[key])
-    takes = parameters(plain.get("_target_"))
+    takes = parameters(str(plain.get("_target_")))
     if takes is None:
         return
     text = json.dumps(plain, ensure_ascii=False)  # in JSON a list may stand for a tuple
@@ -157,7 +188,7 @@ def check(node: DictConfig) -> None:
         raise ValueError(_paragraph(error, node, takes)) from error
 
 
-def parameters(name: Any) -> dict[str, Any] | None:
+def parameters(name: str) -> Fields | None:
     """Return a callable's annotations by parameter; None if it takes any, or cannot be imported."""
     try:
         target = locate(name)
@@ -171,7 +202,7 @@ def parameters(name: Any) -> dict[str, Any] | None:
     return {key: Any if each.annotation is empty else each.annotation for key, each in every.items()}
 
 
-def _paragraph(error: ValidationError, node: DictConfig, takes: Mapping[str, Any]) -> str:
+def _paragraph(error: ValidationError, node: DictConfig, takes: Fields) -> str:
     """Return what came, what is valid and what to do, in a line for each wrong key below a node.
 
     takes: annotations by key; the description of one says what to do.
@@ -216,20 +247,10 @@ def _dotted(at: str, steps: Sequence[int | str]) -> str:
     return f"{at}{below}".removeprefix(".")
 
 
-def _description(annotation: Any) -> str:
+def _description(annotation: object) -> str:
     """Return the description of an annotation's Field, which says what to do about a wrong value."""
     fields = [field for field in getattr(annotation, "__metadata__", ()) if isinstance(field, FieldInfo)]
     return next((field.description for field in fields if field.description), "")
-
-
-def check_keys(cfg: DictConfig, config: str, groups: Collection[str] = ()) -> None:
-    """Raise ValueError for a key that neither conf/CONFIG.yaml nor a group adds: nothing would read it."""
-    file = OmegaConf.load(f"{CONF}/{config}.yaml")
-    listed = (str(name) for default in file.defaults if OmegaConf.is_dict(default) for name in default)
-    known = {*map(str, file), *listed, *groups} - {"defaults", "hydra"}
-    for key in map(str, cfg):
-        if key not in known:
-            raise ValueError(_unknown(cfg, key, known))
 
 
 def _unknown(node: DictConfig, key: str, known: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
+Fields = dict[str, Any]  # plain data by name, as JSON holds it
 LONGEST = 100  # bytes of a user's text in a file name; file systems allow 255 in all
 
 
@@ -107,7 +108,7 @@ def save(contents: Mapping[Path, str | bytes]) -> list[Path]:
     return changed
 
 
-def json_text(value: Any, indent: int | None = None) -> str:
+def json_text(value: object, indent: int | None = None) -> str:
     """Return the value in JSON with a final line feed; ValueError for nan and infinity."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent) + "\n"
 
@@ -124,7 +125,7 @@ def _refuse(constant: str) -> None:
     raise ValueError(f"{constant} is not a number")
 
 
-def csv_text(rows: Sequence[Mapping[str, Any]]) -> str:
+def csv_text(rows: Sequence[Mapping[str, object]]) -> str:
     """Return one line a row under the first row's keys; empty where there is no value, or no row."""
     if not rows:
         return ""

@@ -5,12 +5,12 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from .files import csv_text, json_text, parsed, written_whole
+from .files import Fields, csv_text, json_text, parsed, written_whole
 
 log = logging.getLogger(__name__)
 NAME, ANGLES, HYPOTHESES = "record.json", "angles.jsonl", "hypotheses.txt"
@@ -21,7 +21,7 @@ SHOWN = 3  # errors of a file that is no record
 Seconds = Annotated[float, Field(ge=0)]
 # What a run does not learn from; `paper` only holds defaults that other keys refer to.
 IGNORED = (
-    *("seed", "force", "resume", "paths", "paper", "hydra", "experiment", "task.fold"),
+    *("seed", "force", "resume", "paths", "paper", "hydra", "experiment", "task.fold", "logger", "log_every"),
     *("trainer.threads", "trainer.device", "trainer.save_every", "trainer.keep_checkpoint"),
 )
 # Keys count only off these values: a key added later leaves the signatures of old records as they were.
@@ -31,6 +31,8 @@ UNCOUNTED = {
     "method.carry": "time",
     "method.schedule": "every",
     "method.period": 1,
+    "method.skip_zero_rows": False,
+    "method.sparsifier": "top_k",
 }
 
 
@@ -88,13 +90,16 @@ class Record(BaseModel):
     data_digest: str | None = None
     dropped_fraction: dict[str, Dropped] = {}
     started_at: str
-    config: dict[str, Any]
+    config: Fields
 
     @field_validator("config")
     @classmethod
-    def _has_a_method(cls, config: dict[str, Any]) -> dict[str, Any]:
+    def _has_a_method(cls, config: Fields) -> Fields:
         if not isinstance(config.get("method"), dict) or not isinstance(config.get("paths", {}), dict):
             raise ValueError("config.method, and config.paths if it is there, must be nodes")
+        for key, value in flat(config):
+            if "${" in str(value):  # it would be resolved where the file is read
+                raise ValueError(f"config.{key} must not hold an interpolation, got {value!r}")
         return config
 
     @classmethod
@@ -106,7 +111,7 @@ class Record(BaseModel):
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def validated(model: type[Model], value: Any) -> Model:
+def validated(model: type[Model], value: object) -> Model:
     """The value as this model; ValueError is one line that names the wrong fields by dotted key."""
     try:
         return model.model_validate(value)
@@ -116,7 +121,7 @@ def validated(model: type[Model], value: Any) -> Model:
         raise ValueError("; ".join(wrong[:SHOWN]) + more) from error
 
 
-def settings(cfg: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
+def settings(cfg: DictConfig | Fields) -> Fields:
     """The resolved configuration as plain data, without paths and what is derived from them."""
     copy = DictConfig(cfg if isinstance(cfg, dict) else OmegaConf.to_container(cfg))
     for key in copy.get("paths", {}):
@@ -126,13 +131,13 @@ def settings(cfg: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
     return {str(key): value for key, value in plain.items()}
 
 
-def signature(cfg: DictConfig | Mapping[str, Any]) -> str:
+def signature(cfg: DictConfig | Fields) -> str:
     """8 hex digits over all that changes the learning result; equal for a record's own `config`."""
     counted = {key: canonical(value) for key, value in flat(settings(cfg)) if counts(key, value)}
     return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()[:8]
 
 
-def flat(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+def flat(tree: Mapping[str, object], path: str = "") -> Iterator[tuple[str, object]]:
     """Leaves by dotted key; a list is a leaf."""
     for key, value in tree.items():
         if isinstance(value, Mapping):
@@ -141,12 +146,12 @@ def flat(tree: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{path}{key}", value
 
 
-def counts(key: str, value: Any) -> bool:
+def counts(key: str, value: object) -> bool:
     ignored = any(key == name or key.startswith(f"{name}.") for name in IGNORED)
     return not ignored and value is not None and UNCOUNTED.get(key) != value
 
 
-def canonical(value: Any) -> Any:
+def canonical(value: object) -> object:
     """One form for equal values: 0.1 + 0.2 and 0.3, 1 and 1.0, a class wherever its module has moved to."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [canonical(item) for item in value]
@@ -155,7 +160,7 @@ def canonical(value: Any) -> Any:
     return value.rsplit(".", 1)[-1] if isinstance(value, str) and value.startswith("msbp.") else value
 
 
-def different(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
+def different(ours: Fields, theirs: Fields) -> list[str]:
     """The counted keys in which two settings differ, as `key: theirs, not ours`."""
     a, b = dict(flat(ours)), dict(flat(theirs))
     keys = [key for key in sorted(a | b) if counts(key, a.get(key)) or counts(key, b.get(key))]
@@ -173,7 +178,7 @@ def seed_of(cfg: DictConfig) -> int:
     return seed
 
 
-def asked(cfg: DictConfig, method: Any, k_per_layer: Mapping[str, int]) -> dict[str, Any]:
+def asked(cfg: DictConfig, method: object, k_per_layer: Mapping[str, int]) -> Fields:
     """The record's first fields: what was asked for."""
     return {
         "signature": signature(cfg),
@@ -190,10 +195,10 @@ def asked(cfg: DictConfig, method: Any, k_per_layer: Mapping[str, int]) -> dict[
     }
 
 
-def summary(path: Path, record: Mapping[str, Any]) -> str:
-    """What a user wants to know first, in four lines."""
+def summary(path: Path, record: Fields) -> str:
+    """Return scores, seconds, k and path of a record in four lines."""
     letters = "" if record["r"] is None else f" (r={record['r']:g}, gamma={record['gamma']:g})"
-    sample = " on the tiny made-up sample" if record.get("sample") == "tiny" else ""
+    sample = " on the tiny synthetic sample" if record.get("sample") == "tiny" else ""
     reasons = ", ".join(record.get("disturbed") or ["this run was disturbed"])
     shared = "" if record["times_comparable"] else f"; times not comparable: {reasons}"
     kept = ", ".join(f"{layer} {k}" for layer, k in record["k_per_layer"].items())
@@ -209,7 +214,7 @@ def summary(path: Path, record: Mapping[str, Any]) -> str:
 
 
 def write(
-    folder: Path, record: Mapping[str, Any], angles: Sequence[Mapping[str, Any]] = (),
+    folder: Path, record: Fields, angles: Sequence[Fields] = (),
     texts: Mapping[str, Sequence[str]] | None = None,
 ) -> Path:  # fmt: skip
     """Write the history as CSV, angles and lines of text (by file name) if any, then the record.
@@ -230,7 +235,7 @@ def write(
     return folder / NAME
 
 
-def angle_line(record: Mapping[str, Any], angle: Mapping[str, Any]) -> str:
+def angle_line(record: Fields, angle: Fields) -> str:
     """One moment's angles with what was asked for, as a line of JSON; k is the first hidden layer's."""
     names = ("task", "sample", "method", "r", "gamma", "seed", "hidden", "signature", "k_per_layer")
     about = {
@@ -240,7 +245,7 @@ def angle_line(record: Mapping[str, Any], angle: Mapping[str, Any]) -> str:
     return json_text(about | dict(angle))
 
 
-def find(outputs: Path, wanted: str, seed: int, data_digest: str = "") -> tuple[Path, dict[str, Any]] | None:
+def find(outputs: Path, wanted: str, seed: int, data_digest: str = "") -> tuple[Path, Fields] | None:
     """The newest record of this signature and seed below outputs; files that hold no record are logged."""
     found = []
     for path in outputs.rglob(NAME):
@@ -255,6 +260,6 @@ def find(outputs: Path, wanted: str, seed: int, data_digest: str = "") -> tuple[
     return max(found, key=lambda entry: entry[0])[1:] if found else None
 
 
-def parse(content: bytes | str) -> dict[str, Any]:
+def parse(content: bytes | str) -> Fields:
     """The fields of a record in a JSON text; ValueError says what is wrong with it."""
     return Record.parse(content).model_dump(exclude_unset=True)

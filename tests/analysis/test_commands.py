@@ -15,7 +15,7 @@ from msbp.cli import explain
 from msbp.config import CONF, ROOT, compose
 from msbp.record import settings, signature
 from scripts.publish import run as publish
-from src.report import keep_published, read, report
+from src.report import keep_published, report
 
 BARRED = """
 import socket, sys
@@ -169,11 +169,10 @@ def test_publishing_uncommitted_code_is_refused_with_the_reason(put, leave, tmp_
     assert not (tmp_path / "published").exists()
 
 
-def test_unknown_words_are_refused_with_what_is_wanted(settle):
-    with pytest.raises(ValueError, match=r"want own \(the runs below paths.outputs\) or published"):
-        read(compose(["records=all"], "report"), settle)
-    with pytest.raises(ValueError, match="want write or check"):
-        keep_published(compose(["readme=yes"], "report"), {}, settle)
+def test_names_of_tables_lead_to_no_other_folder(tmp_path, settle):
+    places = [f"paths.outputs={tmp_path}/out", f"paths.published={tmp_path}/none"]
+    report(compose(["table=main", "table.name=../../x", *places], "report"), settle)
+    assert {path.parent for path in tmp_path.rglob("*.*")} == {tmp_path / "out/report"}
 
 
 @pytest.mark.parametrize(("word", "wanted"), [("table=maine", "main"), ("tabel=main", "tabel")])

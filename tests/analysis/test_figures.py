@@ -1,14 +1,18 @@
 """Tables and figures of benchmarks and angles, and how they are drawn."""
 
 import math
+import os
+import subprocess
+import sys
 from itertools import combinations
 
+import matplotlib
 import pandas as pd
 import pytest
 
 from msbp.analysis import complexity, figures, rules
 from msbp.analysis.benchmark_tables import sweep_table
-from msbp.analysis.render import POINTS, Figure, Series, files, images, renderings
+from msbp.analysis.render import POINTS, Figure, Forest, Series, drawn_forest, files, images, renderings
 from msbp.analysis.rules import Measured
 from msbp.analysis.runs import Sources
 
@@ -112,13 +116,47 @@ def test_an_empty_figure_is_not_drawn_but_says_what_to_run(sources):
         images(made.figure)
 
 
-def test_a_figure_is_drawn_as_png_and_svg_the_same_each_time():
-    points = pd.DataFrame([(1, 2.0, math.nan, math.nan, 1), (2, 3.0, 2.5, 3.5, 9)], columns=POINTS)
+@pytest.fixture
+def figure():
+    points = pd.DataFrame([(1, 2.0, math.nan, math.nan, 1), (2, -3.0, -3.5, -2.5, 9)], columns=POINTS)
     series = [Series("SBP", points), Series("empty", points[:0])]
-    figure = Figure("T", "k", "ms", series, [Series("baseline", points[:1], 3, ":")], log="x")
+    return Figure("T", "k", "ms", series, [Series("baseline", points[:1], 3, ":")], log="x")
+
+
+def test_a_figure_is_drawn_as_png_and_svg_the_same_each_time(figure):
     first = images(figure)
     assert first["png"].startswith(b"\x89PNG") and b"<svg" in first["svg"]
     assert first == images(figure)
+
+
+ODD = {  # what a user's matplotlibrc may set
+    "backend": "svg", "text.usetex": True, "font.size": 30,
+    "font.family": "no such font", "axes.facecolor": "black", "savefig.facecolor": "red", "figure.dpi": 10,
+    "savefig.transparent": True, "axes.unicode_minus": False, "lines.linewidth": 9, "svg.fonttype": "none",
+}  # fmt: skip
+
+
+def test_a_users_settings_of_matplotlib_change_no_byte_of_an_image(figure):
+    row = {"family": "MLP", "setting": "", "estimate": -1.0, "low": -2.0, "high": 0.5, "paper": 1.0}
+    forest = Forest("T", pd.DataFrame([row | {"verdict": "agrees"}]), [0.0], "%")
+    plain = images(figure), drawn_forest(forest)
+    with matplotlib.rc_context(ODD):
+        assert (images(figure), drawn_forest(forest)) == plain
+
+
+BACKEND = """
+from msbp.analysis.render import own_style
+with own_style():
+    import matplotlib
+    print(matplotlib.rcParams["axes.grid"])
+"""
+
+
+@pytest.mark.parametrize("backend", ["module://matplotlib_inline.backend_inline", "no such backend", "TkAgg"])
+def test_a_backend_that_is_not_installed_is_no_error(backend):
+    environment = os.environ | {"MPLBACKEND": backend}
+    done = subprocess.run([sys.executable, "-c", BACKEND], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
 
 
 ROWS = "torch", "dense", "sbp", "msbp"
@@ -157,3 +195,35 @@ def test_a_sweep_without_points_or_with_uneven_ones_is_shown(swept, sources):
     swept["points"] = []
     assert "not measured yet" in renderings(complexity.document(config, sources(benchmarks=[swept])))["md"]
     assert sweep_table(swept)
+
+
+def test_departures_are_drawn_of_weights_and_biases(sources, record_of, runs_of, angles_of):
+    signature = "task=mnist method=msbp"
+    angles = [
+        record_of_angle(signature, seed, epoch, {"weight": 0.5 + seed, "bias": 0.1})
+        for seed in range(2)
+        for epoch in (0.0, 4.0)
+    ]
+    row = {"label": "MSBP", "overrides": ["method=msbp"]}
+    block = {"title": "MNIST", "task": "mnist", "overrides": [], "rows": [row]}
+    config = {"name": "departure", "caption": "Δ", "shows": "angles", "seeds": 2, "columns": []}
+    made = figures.departure(
+        config | {"blocks": [block]},
+        Sources(runs_of([record_of(signature)]), sources().settle, angles=angles_of(angles)),
+    )
+    weight, bias = made.figure.series
+    assert (weight.label, bias.label) == ("MSBP: weight", "MSBP: bias")
+    assert weight.points.y.tolist() == [1.0, 1.0] and bias.points.y.tolist() == [0.1, 0.1]
+
+
+def record_of_angle(signature, seed, epoch, departure):
+    about = {"signature": signature, "seed": seed, "method": "msbp"}
+    angle = {"total": 1.0, "hidden": 1.0}
+    return {
+        "config": about,
+        "k": 20,
+        "step": int(epoch),
+        "epoch": epoch,
+        "angle": angle,
+        "departure": departure,
+    }

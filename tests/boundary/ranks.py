@@ -1,12 +1,7 @@
-"""One of two processes that train every kind of network under DistributedDataParallel, as a program.
-
-`python -m tests.boundary.ranks FOLDER RANK` writes to FOLDER/RANK.pt, by case, the averaged gradients,
-those that it expects, and the weights after two steps.
-"""
+"""One of two processes that train every kind of network under DistributedDataParallel."""
 
 import copy
 import itertools
-import sys
 from pathlib import Path
 
 import torch
@@ -50,11 +45,8 @@ def train(kind: str, how: str, entry: str, views: bool) -> dict[str, dict[str, t
 
 
 def main(folder: Path, rank: int) -> None:
+    """Write by case the averaged gradients, those expected, and the weights after two steps."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     torch.save({case: train(*case) for case in CASES}, folder / f"{rank}.pt")
     dist.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))

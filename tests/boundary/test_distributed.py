@@ -1,25 +1,22 @@
 """DistributedDataParallel over two processes: every kind of layer, every loss, buckets as views or not."""
 
-import subprocess
-import sys
-from pathlib import Path
-
+import pytest
 import torch
+from torch import multiprocessing
 
 from .networks import assert_close
-from .ranks import CASES
-
-ROOT = Path(__file__).resolve().parents[2]
+from .ranks import CASES, main
 
 
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_two_ranks_have_the_average_of_their_gradients_and_equal_weights(tmp_path):
-    """One pair of processes for all cases: starting one takes longer than training it."""
-    command = [sys.executable, "-m", "tests.boundary.ranks", str(tmp_path)]
-    pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    ranks = [subprocess.Popen([*command, str(rank)], cwd=ROOT, **pipe) for rank in range(2)]
+    fork = multiprocessing.get_context("fork")
+    ranks = [fork.Process(target=main, args=(tmp_path, rank)) for rank in range(2)]
     for rank in ranks:
-        out, _ = rank.communicate()
-        assert rank.returncode == 0, out
+        rank.start()
+    for rank in ranks:
+        rank.join()
+    assert [rank.exitcode for rank in ranks] == [0, 0]
     first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
     assert list(first) == list(second) == CASES
     for case in CASES:

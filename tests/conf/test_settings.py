@@ -1,6 +1,7 @@
 """Settings of every task and model out of their range are refused by the key as typed, before any work."""
 
 import pytest
+from overridden import overridden
 
 from msbp.config import build, compose
 
@@ -121,7 +122,7 @@ def cases(table):
 def test_settings_of_tasks_are_refused_by_their_key(task, word, says):
     key = word.lstrip("+").partition("=")[0]
     with pytest.raises(ValueError) as refusal:
-        build(compose([f"task={task}", word]).task)
+        build(overridden(f"task={task}", word).task)
     assert str(refusal.value).startswith(key) and says in str(refusal.value)
 
 
@@ -130,7 +131,7 @@ def test_settings_of_models_are_refused_by_their_key(task, word, says):
     key = word.lstrip("+").partition("=")[0]
     words = [f"task={task}", *["model.embedding=random"] * (task in ("pos_ewt", "polarity")), word]
     with pytest.raises(ValueError) as refusal:
-        build(compose(words).model, **SIZES[task])
+        build(overridden(*words).model, **SIZES[task])
     assert key in str(refusal.value).partition(" must ")[0] and says in str(refusal.value)
 
 

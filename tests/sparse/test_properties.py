@@ -88,7 +88,7 @@ def test_kernels_plain_torch_and_the_reference_agree(problem):
     )
     models = {path: copy.deepcopy(model) for path in PATHS}
     for model in models.values():
-        convert(model, problem["r"], problem["gamma"], **problem["choices"])
+        convert(model, problem["r"], problem["gamma"], skip_zero_rows=False, **problem["choices"])
     for B in problem["batches"]:
         x = numbers(exact, B, problem["widths"][0])
         grad = problem["scale"] * numbers(exact, B, problem["widths"][-1])
@@ -144,7 +144,7 @@ def test_all_paths_select_the_same_entries_bit_for_bit(drawn, selection):
 
 @st.composite
 def stacks(draw):
-    """Networks of stages with and without activation, dropout and bias, all of whose numbers are exact."""
+    """Networks of stages with and without activation, dropout and bias; numbers before a cube are exact."""
     torch.manual_seed(draw(st.integers(0, 10**6)))
     widths = draw(st.lists(st.integers(1, 40), min_size=3, max_size=5))
     layers: list[nn.Module] = []
@@ -170,6 +170,7 @@ INSTALL = [
 @given(stacks(), st.sampled_from(INSTALL))
 def test_stages_of_every_kind_are_the_same_by_kernel_and_in_plain_torch(drawn, install):
     model, x, grad = drawn
+    relative = 1e-5 if any(isinstance(layer, Cube) for layer in model) else 1e-6
     twin = copy.deepcopy(model)
     for network in (model, twin):
         install(network)
@@ -180,4 +181,4 @@ def test_stages_of_every_kind_are_the_same_by_kernel_and_in_plain_torch(drawn, i
             with path():
                 results.append(step(network, x, grad))
         for ours, theirs in zip(*results, strict=True):
-            assert_close(ours, theirs, 1e-6)
+            assert_close(ours, theirs, relative)

@@ -17,7 +17,7 @@ class Web:
         handler = type("Handler", (SimpleHTTPRequestHandler,), {"log_message": self._log})
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(folder)))
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}/"
-        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
         self.thread.start()
 
     def _log(self, *words: object) -> None:

@@ -43,7 +43,7 @@ def test_lines_that_hold_no_vector_are_skipped_and_counted(odd):
     odd.write_bytes(b"8 5\n" + ODD + broken)
     vectors = WordVectors(odd)
     assert (len(vectors), vectors.skipped) == (8, 7)
-    assert vectors.note() == "8 words have a vector, 7 lines of vectors left out"
+    assert vectors.note() == "8 words have a vector of width 5, 7 lines left out"
 
 
 def test_packed_files_and_chosen_words(odd, tmp_path):

@@ -17,7 +17,7 @@ from msbp.tasks.mnist import Mnist
 from msbp.tasks.synthetic import images
 from msbp.training.checkpoint import Checkpoint
 from msbp.training.clock import Clock
-from msbp.training.probes import Angle, angle, estimation_angles
+from msbp.training.probes import Angle, angle, departures, estimation_angles, gradients, hidden_names
 from msbp.training.run import Run
 from msbp.training.trainer import Trainer
 
@@ -127,3 +127,26 @@ def test_the_exact_gradient_of_the_output_layer_makes_the_total_smaller_than_tha
 def test_every_so_many_epochs_is_a_whole_number(every):
     with pytest.raises(ValueError, match="every"):
         Angle(every=every)
+
+
+def departed(method, batch_size, copies):
+    """The departure of a batch that is repeated, so that sums over many steps are of one true gradient."""
+    run = new_run(method, dropout=0.0, layers=1)
+    batch = next(iter(Small("mnist", batch_size).batches(run.splits.train, 0, 0)))
+    sums = gradients(run.model, run.task, [batch] * copies)
+    return departures(*sums, hidden_names(run.model))
+
+
+def test_what_is_remembered_with_gamma_1_is_all_that_sums_of_biases_differ_by():
+    msbp, sbp = SparseBackprop(0.1, 1.0), SparseBackprop(0.1, 0.0, name="sbp")
+    few, many, lost = (departed(method, 10, n) for method, n in ((msbp, 5), (msbp, 200), (sbp, 200)))
+    assert many["bias"] < 0.1 * few["bias"] and many["bias"] < 0.1 * lost["bias"]
+    assert many["weight"] > 2 * many["bias"], "old gradients meet the input of other examples"
+
+
+def test_a_probe_keeps_the_departure_beside_the_angle():
+    (found,) = Angle()(new_run(MSBP))
+    assert found["departure"].keys() == {"weight", "bias"}
+    assert all(0 < share < 2 for share in found["departure"].values())
+    (whole,) = Angle()(new_run(FullBackprop()))
+    assert whole["departure"] == {"weight": 0.0, "bias": 0.0}

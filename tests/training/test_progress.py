@@ -19,7 +19,7 @@ ROW = {"epoch": 1, "labels": 7000, "loss": 0.25, "dev": 97.5, **SECONDS}
 
 @pytest.fixture
 def screen(monkeypatch):
-    """Where a console on a terminal of 100 columns draws."""
+    """The text that a console on a terminal of 100 columns has drawn."""
     drawn = io.StringIO()
     monkeypatch.setattr(progress, "console", Console(file=drawn, force_terminal=True, width=100))
     monkeypatch.setattr(progress, "BETWEEN", 0)
@@ -87,12 +87,31 @@ def test_letters_that_the_terminal_lacks_do_not_stop_a_run(monkeypatch):
     ToConsole().handle(logging.makeLogRecord({"msg": "γ = 0.8"}))
 
 
-def test_a_reader_that_goes_away_does_not_stop_a_run(monkeypatch, capfd):
+def closed_pipe():
     gone, pipe = os.pipe()
     os.close(gone)
-    with open(pipe, "w", encoding="utf-8") as stdout:
+    return pipe
+
+
+def full_disk():
+    return os.open("/dev/full", os.O_WRONLY)
+
+
+@pytest.mark.parametrize(
+    ("opened", "why"),
+    [
+        (closed_pipe, "the output was closed"),
+        (
+            lambda: os.open("/dev/full", os.O_WRONLY),
+            "the output takes nothing more (No space left on device)",
+        ),
+    ],
+    ids=["closed", "full"],
+)
+def test_an_output_that_takes_nothing_more_does_not_stop_a_run(monkeypatch, capfd, opened, why):
+    with open(opened(), "w", encoding="utf-8") as stdout:
         monkeypatch.setattr(progress, "console", Screen(file=stdout))
         monkeypatch.setattr(sys, "stdout", stdout)
         for _ in range(2):
             ToConsole().handle(logging.makeLogRecord({"msg": "epoch"}))
-    assert capfd.readouterr().err.count("the output was closed; the run continues") == 1
+    assert capfd.readouterr().err == f"{why}; the run continues, and train.log has all of it\n"

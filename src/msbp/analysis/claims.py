@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from hydra.utils import get_method
 
+from .comparisons import questions
 from .render import COMMAND, EMPTY, MARKDOWN, Document, Forest, Sheet
 from .rules import Measured, Setting
 from .runs import Sources
@@ -162,7 +163,9 @@ def document(config: Config, sources: Sources) -> Document:
     found = claims(config["claims"], config["tables"], config["figures"], sources)
     rows = [{"claim": claim.name, "word": claim.word.value, **row} for claim in found for row in claim.rows]
     forests = {claim.name: forest(claim) for claim in found if claim.measured}
-    sheets = [summary(found), *map(details, found)]
+    beyond = {name: table for name, table in config["tables"].items() if "questions" in table}
+    further = [questions(beyond, sources)] if beyond else []
+    sheets = [summary(found), *map(details, found), *further]
     numbers = pd.DataFrame(rows).round(6)
     return Document(config["name"], CAPTION, sheets, numbers, claims=found, forests=forests)
 

@@ -108,6 +108,26 @@ def angle(config: Config, sources: Sources) -> Document:
     return document(config, sources, figure, used=sources.runs.merge(watched), angles=shown)
 
 
+def departure(config: Config, sources: Sources) -> Document:
+    """‖sent − true‖ / ‖true‖ of gradients summed over an epoch, by epoch: weights solid, biases dashed."""
+    figure = Figure("Departure from the true gradient", "epoch", "share of its norm")
+    parts = [sources.angles[:0]]
+    for colour, covered in enumerate(coverage(config, sources), 1):
+        angles = sources.angles_of(covered.row.overrides)
+        angles = angles[[("departure" in record) for record in angles.record]]
+        for kind, style in (("weight", "-"), ("bias", "--")) if len(angles) else ():
+            values = pd.Series([record["departure"][kind] for record in angles.record], angles.index)
+            by_epoch = values.groupby(angles.epoch)
+            line = points_of(
+                (epoch, mean_interval(each) or single(each.iloc[0]), len(each)) for epoch, each in by_epoch
+            )
+            figure.series.append(Series(f"{covered.row.label}: {kind}", line, colour, style))
+        parts.append(angles)
+    shown = pd.concat(parts)
+    watched = shown[["signature", "seed"]].drop_duplicates()
+    return document(config, sources, figure, used=sources.runs.merge(watched), angles=shown)
+
+
 def over_training(angles: pd.DataFrame, part: str = "total") -> pd.DataFrame:
     """Return the points of the mean over seeds at each epoch, in degrees."""
     by_epoch = angles[part].map(math.degrees).groupby(angles.epoch)

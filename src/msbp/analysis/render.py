@@ -1,7 +1,9 @@
 """Documents as Markdown, LaTeX, CSV and images; numbers as text. Nothing here knows what they are about."""
 
 import io
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from string import Template
@@ -273,16 +275,31 @@ def _figure_in_latex(document: Document) -> str:
     return FIGURE.substitute(name=document.name, caption=document.caption.translate(LATEX))
 
 
+@contextmanager
+def own_style(more: Mapping[str, object] | None = None) -> Iterator[None]:
+    """Import matplotlib and draw in STYLE, whatever the user's matplotlibrc and MPLBACKEND say."""
+    backend = os.environ.pop("MPLBACKEND", None)  # that of a notebook may be a module which is not installed
+    try:
+        from matplotlib import rcParams, style  # here: it takes longer to import than a table to render
+    finally:
+        if backend is not None:
+            os.environ["MPLBACKEND"] = backend
+    if backend is not None:
+        with suppress(ValueError):
+            rcParams["backend"] = backend
+    with style.context(["default", STYLE | (more or {})]):
+        yield
+
+
 def images(figure: Figure) -> dict[str, bytes]:
     """Return the image by file suffix, the same bytes each time with one release of matplotlib."""
     if figure.empty:
         raise ValueError(f"nothing to draw in figure {figure.title!r}: render only figures with points")
-    import matplotlib  # here: it takes longer to import than a table to render
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as Canvas
-
     files = {}
-    with matplotlib.rc_context(STYLE):
+    with own_style():
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure as Canvas
+
         canvas = Canvas(figsize=(7.2, 4.0), layout="constrained")
         FigureCanvasAgg(canvas)
         _draw(figure, canvas.subplots())
@@ -320,11 +337,10 @@ def _draw(figure: Figure, axes: Any) -> None:
 
 def drawn_forest(forest: Forest) -> bytes:
     """Return a forest plot as SVG: diamonds are pooled, grey does not count, crosses are the paper's."""
-    import matplotlib
-    from matplotlib.figure import Figure as Canvas
-
     rows = forest.rows.reset_index(drop=True)
-    with matplotlib.rc_context(STYLE | {"svg.fonttype": "none"}):
+    with own_style({"svg.fonttype": "none"}):
+        from matplotlib.figure import Figure as Canvas
+
         canvas = Canvas(figsize=(7.2, 0.8 + 0.24 * len(rows)), layout="constrained")
         axes = canvas.subplots()
         for place, row in rows.iterrows():

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..sparse.buffers import address, supports
+from ..sparse.buffers import address, address_of
 from ..sparse.row_sparse import RowSparseGradient
 from ..sparse.torch_compat import OPTIMIZER_HOOKS, eager, profiling
 
@@ -109,9 +109,7 @@ class FusedOptimizer(torch.optim.Optimizer):
                 raise mismatch("gradient", gradient.shape, p.shape)
             state = self.state[p]
             state["step"] = int(state.get("step", 0))
-            record = None
-            if moments is not None and supports(p):
-                record = self._record(p, gradient, state, moments, group)
+            record = None if moments is None else self._record(p, gradient, state, moments, group)
             if record is None:
                 self._update_in_torch(p, gradient, state, group)
                 state["step"] += 1
@@ -134,16 +132,18 @@ class FusedOptimizer(torch.optim.Optimizer):
         RuntimeError names a state tensor that does not fit the parameter.
         """
         shape, step = p.shape, state["step"] + 1
-        addresses = [p.data_ptr(), 0, 0]
+        addresses = [address_of(p, shape), 0, 0]
+        if not addresses[0]:
+            return None
         for index, moment in enumerate(moments, 1):
             tensor = state.get(moment)
             if tensor is None:
                 tensor = state[moment] = torch.zeros_like(p)
-            if tensor.shape != shape:
-                raise mismatch(f"state {moment!r}", tensor.shape, shape)
-            if not supports(tensor):
+            addresses[index] = address_of(tensor, shape)
+            if not addresses[index]:
+                if tensor.shape != shape:
+                    raise mismatch(f"state {moment!r}", tensor.shape, shape)
                 return None
-            addresses[index] = tensor.data_ptr()
         if type(gradient) is RowSparseGradient:
             parts = gradient.parts()
             if parts is not None:
@@ -155,10 +155,11 @@ class FusedOptimizer(torch.optim.Optimizer):
                 where = address(indices, (u,), "indices", torch.int64), address(rows, rows.shape, "rows")
                 return *addresses, 0, *where, last_step, n, i, u, step
             gradient = gradient.to_dense()
-        if not supports(gradient):
+        pointer = address_of(gradient, shape)
+        if not pointer:
             return None
         self._to_dense(p, state, group)
-        return *addresses, gradient.data_ptr(), 0, 0, 0, 1, p.numel(), 0, step
+        return *addresses, pointer, 0, 0, 0, 1, p.numel(), 0, step
 
     def _update_in_torch(self, p: Tensor, gradient: Tensor, state: State, group: Group) -> None:
         if isinstance(gradient, RowSparseGradient):

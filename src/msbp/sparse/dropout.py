@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from .buffers import uses_kernel, zeros
+from .buffers import empty, uses_kernel
 from .kernels.chain_forward import drop
 
 WORD = 0xFFFFFFFF
@@ -20,7 +20,7 @@ ROUNDS = ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1))  # lowbias32 (Wellons), a
 
 def draw_key() -> int:
     """Return one draw from torch's generator."""
-    return int(zeros(dtype=torch.int64).random_(0, 2**31))
+    return int(empty(1, dtype=torch.int64).random_(0, 2**31))
 
 
 def key_at(key: int, depth: int) -> int:

@@ -1,12 +1,19 @@
 """Sparsifying functions S of the paper (Definition 3): which k entries of a gradient are propagated.
 
 Letters: B batch, n width (out_features), k kept. A sparsifier maps v (B, ..., n) to a tensor of that shape.
+The paper's is top_k, which alone has CPU kernels; the others are here to compare it with, in torch.
 """
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+from .buffers import uses_kernel
+from .kernels.conv import keep_largest
+from .running import Draws, Level
 
 Sparsifier = Callable[[Tensor, int], Tensor]
 
@@ -30,6 +37,15 @@ def top_k(v: Tensor, k: int) -> Tensor:
     return kept(v, v.abs(), k)
 
 
+def largest_of_rows(v: Tensor, k: int) -> Tensor:
+    """Return top_k of v (R, n), by kernel where it supports v."""
+    if not uses_kernel(v):
+        return top_k(v, k)
+    out = torch.empty_like(v)
+    keep_largest(v.numpy(), k, out.numpy())
+    return out
+
+
 def unified_top_k(v: Tensor, k: int) -> Tensor:
     """Keep the same k columns for the batch, those of largest sums of magnitudes (meProp's unified top-k)."""
     return kept(v, v.abs().sum(dim=0, keepdim=True), k)
@@ -48,3 +64,181 @@ SPARSIFIERS: dict[str, Sparsifier] = {
     "pooled": top_k,
     "unified": unified_top_k,
 }
+
+
+TOP_K = "top_k"
+
+
+class OtherSparsifier(nn.Module, ABC):
+    """A sparsifier that is not top_k: g = v times a weight for each entry, zero for those not kept.
+
+    shared: the batch shares one choice, by the sum of magnitudes over its rows. scaled: kept entries of a
+    random choice are divided by their probability, so that the mean of g is v; without it g is a part of v,
+    as a memory needs that takes up the rest.
+    """
+
+    def __init__(self, name: str = "", *, shared: bool = False, scaled: bool = True):
+        super().__init__()
+        self.shared, self.scaled = shared, scaled
+
+    def forward(self, v: Tensor, k: int) -> Tensor:
+        magnitude = v.abs()
+        if not torch.isfinite(magnitude).all():
+            return v  # which is propagated whole
+        if self.shared:
+            magnitude = magnitude.sum(dim=0, keepdim=True)
+        return v * self.weights(magnitude, k)
+
+    @abstractmethod
+    def weights(self, magnitude: Tensor, k: int) -> Tensor:
+        """Return the weight of each entry, for magnitudes (..., n) of a batch or its sum."""
+
+
+class RandomK(OtherSparsifier):
+    """k entries at random, whatever their size; scaled by n / k the mean of g is v."""
+
+    def __init__(self, name: str = "", **options: bool):
+        super().__init__(name, **options)
+        self.draws = Draws(f"{name} sparsifier")
+
+    def weights(self, magnitude: Tensor, k: int) -> Tensor:
+        keys = torch.rand(magnitude.shape, generator=self.draws()).to(magnitude.device)
+        chosen = torch.zeros_like(magnitude).scatter_(-1, keys.topk(k).indices, 1)
+        return chosen * (magnitude.shape[-1] / k) if self.scaled else chosen
+
+
+class ImportanceK(OtherSparsifier):
+    """k entries at random with probabilities p by magnitude; scaled by 1 / p the mean of g is v.
+
+    p = min(1, c |v|) with the c for which the sum of p is k: of all unbiased choices of k entries on average
+    that one has the least variance. Systematic sampling draws exactly k entries with these probabilities, or
+    all that are not zero where these are fewer.
+    """
+
+    def __init__(self, name: str = "", **options: bool):
+        super().__init__(name, **options)
+        self.draws = Draws(f"{name} sparsifier")
+
+    def weights(self, magnitude: Tensor, k: int) -> Tensor:
+        p = inclusion(magnitude.double(), k)
+        start = torch.rand((*p.shape[:-1], 1), generator=self.draws(), dtype=torch.float64).to(p.device)
+        ends = (p.cumsum(-1) - start).floor()  # drawn where the sum of p passes start + 0, 1, 2, ...
+        chosen = ends.diff(dim=-1, prepend=torch.full_like(ends[..., :1], -1)) > 0
+        return torch.where(chosen, 1 / p if self.scaled else 1.0, 0).to(magnitude.dtype)
+
+
+def inclusion(magnitude: Tensor, k: int) -> Tensor:
+    """Return min(1, c |v|) of magnitudes (..., n), where c makes the sum k; 0 for zeros."""
+    falling = magnitude.topk(k).values
+    tails = magnitude.sum(-1, keepdim=True) - falling.cumsum(-1) + falling  # sums from an entry on
+    left = k - torch.arange(k, dtype=magnitude.dtype, device=magnitude.device)
+    # t entries have p = 1, the others share k - t in proportion to |v|: the first t for which that is below 1
+    below = left * falling < tails
+    first = below.to(torch.int8).argmax(-1, keepdim=True)
+    c = (k - first) / tails.gather(-1, first)
+    few = ~below.any(-1, keepdim=True)  # no more than k entries that are not zero
+    return torch.where(few, 1.0, (c * magnitude).clamp(max=1)) * (magnitude > 0)
+
+
+class Threshold(OtherSparsifier):
+    """All entries above a running threshold, which moves so that a row keeps k on average.
+
+    No entries have to be compared with one another, so that a row with larger gradients keeps more of them.
+    """
+
+    def __init__(self, name: str = "", **options: bool):
+        super().__init__(name, **options)
+        self.log_threshold = Level()
+
+    def weights(self, magnitude: Tensor, k: int) -> Tensor:
+        level = self.log_threshold
+        if not level.begun:
+            kth = float(magnitude.topk(k).values[..., -1].mean())
+            if not kth:
+                return magnitude > 0
+            level.begin(math.log(kth))
+        chosen = magnitude > math.exp(float(level.state))
+        level.move(float(chosen.sum(-1, dtype=torch.float64).mean()), k)
+        return chosen
+
+
+MANY = 4  # times k entries are sorted at first
+
+
+class Energy(OtherSparsifier):
+    """The fewest entries of each row that hold a share of its squared norm: k varies by row.
+
+    share: 0 for a running one, which moves so that a row keeps k on average. least, most: bounds of k.
+    """
+
+    def __init__(
+        self, name: str = "", *, share: float = 0.0, least: int = 0, most: int | None = None,
+        shared: bool = False, scaled: bool = True,
+    ):  # fmt: skip
+        super().__init__(name, shared=shared, scaled=scaled)
+        self.share, self.least, self.most = share, least, most
+        self.log_odds = None if share else Level()  # of the share that is not kept
+
+    def weights(self, magnitude: Tensor, k: int) -> Tensor:
+        squares = magnitude.square()
+        total, level = squares.sum(-1, keepdim=True), self.log_odds
+        falling, order = squares.topk(min(self.most or MANY * k, squares.shape[-1]))
+        sums = falling.cumsum(-1)
+        if level is None:
+            share = self.share
+        else:
+            if not level.begun:
+                held = (sums[..., k - 1] / total[..., 0])[total[..., 0] > 0]
+                if not len(held):
+                    return magnitude > 0
+                held = held.mean().clamp(1e-6, 1 - 1e-6)
+                level.begin(float(torch.log((1 - held) / held)))
+            share = 1 / (1 + math.exp(float(level.state)))
+        if self.most is None and (sums[..., -1:] < share * total).any():  # seldom
+            falling, order = squares.sort(dim=-1, descending=True, stable=True)
+            sums = falling.cumsum(-1)
+        rank = torch.arange(falling.shape[-1], device=falling.device)
+        chosen = ((sums - falling < share * total) | (rank < self.least)) & (falling > 0)
+        if level is not None:
+            level.move(float(chosen.sum(-1, dtype=torch.float64).mean()), k)
+        return torch.zeros_like(magnitude, dtype=torch.bool).scatter_(-1, order, chosen)
+
+
+class Block(OtherSparsifier):
+    """The blocks of consecutive columns with the largest norms, as vector hardware has it: k / size of them.
+
+    At least one block is kept, so that a row may keep more than k entries; the last block may be narrower.
+    """
+
+    size = 16
+
+    def weights(self, magnitude: Tensor, k: int) -> Tensor:
+        n, size = magnitude.shape[-1], self.size
+        squares = nn.functional.pad(magnitude.square(), (0, -n % size)).unflatten(-1, (-1, size)).sum(-1)
+        best = largest(squares, min(max(1, round(k / size)), squares.shape[-1]))
+        chosen = torch.zeros_like(squares, dtype=torch.bool).scatter_(-1, best, True)
+        return chosen.repeat_interleave(size, -1)[..., :n]
+
+
+class WideBlock(Block):
+    """As Block, with blocks of 64 columns."""
+
+    size = 64
+
+
+OTHER_SPARSIFIERS: dict[str, type[OtherSparsifier]] = {
+    "random": RandomK,
+    "importance": ImportanceK,
+    "threshold": Threshold,
+    "energy": Energy,
+    "block": Block,
+    "block_64": WideBlock,
+}
+HAVE_KERNELS = (top_k, unified_top_k)
+
+
+def sparsifier_of(kind: str, selection: str, remembers: bool, name: str = "") -> Sparsifier:
+    """Return the sparsifier of a layer of this name; remembers: a memory takes up what is not kept."""
+    if kind == TOP_K:
+        return SPARSIFIERS[selection]
+    return OTHER_SPARSIFIERS[kind](name, shared=selection == "unified", scaled=not remembers)

@@ -58,9 +58,9 @@ class WordVectors(Vectors):
         self.vectors = torch.from_numpy(np.array([row for _, row in rows], np.float32).reshape(-1, self.dim))
 
     def note(self) -> str:
-        """The numbers of words with a vector and of skipped lines, for the reader of a record."""
+        """Return how many words have a vector, its width, and how many lines were left out."""
         of = "" if self.words is None else f" of {len(self.words)}"
-        return f"{len(self.stoi)}{of} words have a vector, {self.skipped} lines of vectors left out"
+        return f"{len(self.stoi)}{of} words have a vector of width {self.dim}, {self.skipped} lines left out"
 
     def _rows(self, file: Iterable[bytes]) -> Iterator[tuple[str, np.ndarray]]:
         """The word and the vector of each line that holds one. ValueError names the line of a cut."""

@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..files import written_whole
+from ..files import Fields, written_whole
 from ..record import different, signature
-from ..sparse import memories
+from ..sparse import memories, running_states
 
 FORMAT = 1
 
@@ -30,19 +29,19 @@ class Checkpoint:
     """
 
     path: Path
-    settings: Mapping[str, Any]
-    conditions: Callable[[], dict[str, Any]] = dict
+    settings: Fields
+    conditions: Callable[[], Fields] = dict
     resume: Path | None = None
     data_digest: str = ""
-    earlier: list[dict[str, Any]] = field(default_factory=list, init=False)  # conditions before a resume
+    earlier: list[Fields] = field(default_factory=list, init=False)  # conditions before a resume
 
-    def save(self, state: Mapping[str, Any]) -> None:
+    def save(self, state: Fields) -> None:
         """Replace the checkpoint; a kill or a full disk leaves the one before. OSError names the file."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         own = {"format": FORMAT, "settings": self.settings, "data_digest": self.data_digest}
         put({**own, "conditions": self.met(), **state}, self.path)
 
-    def load(self) -> dict[str, Any] | None:
+    def load(self) -> Fields | None:
         """Return the saved state, None if there is none; ValueError if it is damaged or another request's."""
         path = self._source()
         if path is None:
@@ -66,14 +65,14 @@ class Checkpoint:
             )
         return state
 
-    def _with_epochs_of(self, theirs: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _with_epochs_of(self, theirs: Fields) -> Fields:
         """Return the settings with the fewer epochs of a checkpoint that is trained on."""
         trainer, epochs = dict(self.settings.get("trainer", {})), theirs.get("trainer", {}).get("epochs")
         if isinstance(epochs, int) and epochs < trainer.get("epochs", 0):
             return {**self.settings, "trainer": trainer | {"epochs": epochs}}
         return self.settings
 
-    def restore(self, take: Callable[[dict[str, Any]], None]) -> bool:
+    def restore(self, take: Callable[[Fields], None]) -> bool:
         """Call take with the saved state; return False if there is none. ValueError if it is not whole."""
         state = self.load()
         if state is None:
@@ -82,7 +81,7 @@ class Checkpoint:
             take(state)
         return True
 
-    def met(self) -> list[dict[str, Any]]:
+    def met(self) -> list[Fields]:
         """Return the conditions of each part of the run, between resumes, the present one last."""
         return [*self.earlier, self.conditions()]
 
@@ -129,7 +128,7 @@ class Checkpoint:
         return "leave out resume= to start from scratch, or name a whole checkpoint"
 
     @staticmethod
-    def _key(settings: Mapping[str, Any]) -> tuple[str, Any]:
+    def _key(settings: Fields) -> tuple[str, int | None]:
         return signature(settings), settings.get("seed")
 
 
@@ -138,7 +137,7 @@ def save_weights(model: nn.Module, path: Path) -> None:
     put(model.state_dict(), path)
 
 
-def put(content: Mapping[str, Any], path: Path) -> None:
+def put(content: Fields, path: Path) -> None:
     """Write content whole or not at all; OSError names the file."""
     packed = io.BytesIO()  # torch's own writer hides the reason of a failure
     torch.save(content, packed)
@@ -146,7 +145,7 @@ def put(content: Mapping[str, Any], path: Path) -> None:
         file.write(packed.getbuffer())
 
 
-def read(path: Path, remedy: str = "name a whole one") -> dict[str, Any]:
+def read(path: Path, remedy: str = "name a whole one") -> Fields:
     """Return the content of a checkpoint file, without running code in it; ValueError if it is none."""
     with whole(path, remedy):
         state = unpacked(path)
@@ -155,7 +154,7 @@ def read(path: Path, remedy: str = "name a whole one") -> dict[str, Any]:
     return state
 
 
-def unpacked(path: Path) -> Any:
+def unpacked(path: Path) -> object:
     """Return what `put` wrote, without running code in it; any error if it is damaged."""
     content = io.BytesIO(path.read_bytes())  # so that an OSError is the disk's, not a damaged archive's
     with zipfile.ZipFile(content) as parts:  # torch does not check the sums
@@ -192,11 +191,12 @@ def drop_finished(path: Path, epochs: int) -> None:
             path.unlink()
 
 
-def capture(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """Return weights, gradient memories, optimizer and random state between two steps."""
+def capture(model: nn.Module, optimizer: torch.optim.Optimizer) -> Fields:
+    """Return weights, gradient memories and what else of layers moves on, optimizer and random state."""
     return {
         "model": model.state_dict(),
         "memories": {name: memory.m for name, memory in memories(model).items()},
+        "running": {name: each.state for name, each in running_states(model).items()},
         "optimizer": optimizer.state_dict(),
         "rng": torch.get_rng_state(),
         "cuda_rng": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],
@@ -204,7 +204,7 @@ def capture(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any
 
 
 def restore(
-    state: Mapping[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer, steps: int | None = None
+    state: Fields, model: nn.Module, optimizer: torch.optim.Optimizer, steps: int | None = None
 ) -> None:
     """Set what `capture` returned; ValueError names the field that cannot be of a run of so many steps."""
     for key in not_finite({part: state[part] for part in ("model", "memories", "optimizer")}):
@@ -214,13 +214,15 @@ def restore(
     model.load_state_dict(state["model"])
     for name, memory in memories(model).items():
         memory.load(state["memories"][name])
+    for name, each in running_states(model).items():
+        each.load(state["running"][name])
     optimizer.load_state_dict(state["optimizer"])
     torch.set_rng_state(state["rng"])
     if state["cuda_rng"]:
         torch.cuda.set_rng_state_all(state["cuda_rng"])
 
 
-def not_finite(tree: Any, key: str = "") -> Iterator[str]:
+def not_finite(tree: object, key: str = "") -> Iterator[str]:
     """Yield the dotted keys of numbers and tensors in nested containers that are not all finite."""
     if isinstance(tree, Mapping):
         for name, value in tree.items():
@@ -234,7 +236,7 @@ def not_finite(tree: Any, key: str = "") -> Iterator[str]:
         yield key
 
 
-def _check_optimizer(kept: Mapping[str, Any], optimizer: torch.optim.Optimizer, steps: int) -> None:
+def _check_optimizer(kept: Fields, optimizer: torch.optim.Optimizer, steps: int) -> None:
     """Raise ValueError for shapes or counts of steps that would lead a kernel out of its arrays."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for index, state in kept["state"].items():

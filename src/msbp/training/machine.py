@@ -9,10 +9,11 @@ import subprocess
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numba
 import torch
+
+from ..files import Fields
 
 DEVICES = ("cpu", "cuda", "auto")
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4  # malloc.h
@@ -51,7 +52,7 @@ def set_up(threads: int, device: torch.device, keep_memory: bool = True) -> bool
     return keep_memory and keep_freed_memory()
 
 
-def check_threads(threads: Any, key: str = "threads") -> None:
+def check_threads(threads: int, key: str = "threads") -> None:
     """Raise ValueError unless this process may use as many cores."""
     if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
         raise ValueError(f"{key} must be a whole number of at least 1, got {threads!r}")
@@ -73,7 +74,7 @@ def waiting_for(device: torch.device) -> Callable[[], None]:
     return partial(torch.cuda.synchronize, device) if device.type == "cuda" else lambda: None
 
 
-def describe(device: torch.device) -> dict[str, Any]:
+def describe(device: torch.device) -> Fields:
     """Return the record's fields about code and machine; a name or id is "unknown" if there is none."""
     blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     return {
@@ -90,7 +91,7 @@ def describe(device: torch.device) -> dict[str, Any]:
     }
 
 
-def timed_under(here: dict[str, Any]) -> dict[str, Any]:
+def timed_under(here: Fields) -> Fields:
     """Return the fields of a description that times depend on."""
     return {key: here[key] for key in ("commit", "machine", "device", "threads", "torch", "numba")}
 

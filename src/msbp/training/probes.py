@@ -14,6 +14,7 @@ from pydantic import ConfigDict, PositiveInt
 from pydantic.dataclasses import dataclass as validated
 from torch import Tensor, nn
 
+from ..files import Fields
 from ..sparse import SparseConvolution, SparseLinear, SparseLSTM
 from ..tasks.base import Batch, Task
 from .run import Run
@@ -28,14 +29,16 @@ class Angle:
 
     every: PositiveInt = 1
 
-    def __call__(self, run: Run) -> list[dict[str, Any]]:
+    def __call__(self, run: Run) -> list[Fields]:
         """Return the measurement of this epoch, if it has one; the run does not change."""
         state = run.state
         if state.epoch % self.every:
             return []
         batches = run.task.batches(run.splits.train, run.seed, state.epoch)
-        angle = estimation_angles(run.model, run.task, batches)
-        return [{"step": state.step, "epoch": float(state.epoch), "angle": angle}]
+        estimate, true = gradients(run.model, run.task, batches)
+        hidden = hidden_names(run.model)
+        measured = {"angle": _angles(estimate, true, hidden), "departure": departures(estimate, true, hidden)}
+        return [{"step": state.step, "epoch": float(state.epoch), **measured}]
 
 
 def estimation_angles(model: nn.Module, task: Task, batches: Iterable[Batch]) -> dict[str, float]:
@@ -47,6 +50,11 @@ def estimation_angles(model: nn.Module, task: Task, batches: Iterable[Batch]) ->
     hidden layers. A batch is weighted by the length of its last tensor, the labels. Both gradients see the
     same dropout masks. Works on a copy; the model, its memory and the random state do not change.
     """
+    return _angles(*gradients(model, task, batches), hidden_names(model))
+
+
+def gradients(model: nn.Module, task: Task, batches: Iterable[Batch]) -> tuple[Vectors, Vectors]:
+    """Return the sums of estimated and of true gradients by parameter, as `estimation_angles` has them."""
     twin = copy.deepcopy(model).train()
     device = next(twin.parameters()).device
     sparse = [module for module in twin.modules() if isinstance(module, Sparse) and module.enabled]
@@ -60,7 +68,29 @@ def estimation_angles(model: nn.Module, task: Task, batches: Iterable[Batch]) ->
                     module.enabled = enabled
                 task.loss(twin, batch).backward()
                 _move_gradients(twin, len(batch[-1]), sums)
-    return _angles(estimate, true, {name for group in model.hidden_layers for name in group})  # type: ignore[union-attr]
+    return estimate, true
+
+
+def hidden_names(model: nn.Module) -> set[str]:
+    """Return the dotted names of the hidden layers."""
+    groups: Any = model.msbp_hidden_layers
+    return {name for group in groups for name in group}
+
+
+def departures(estimate: Vectors, true: Vectors, hidden: Collection[str]) -> dict[str, float]:
+    """Return ‖estimate − true‖ / ‖true‖ of the hidden layers' weights and of their biases.
+
+    Where all that is not sent is remembered until it is, this tends to zero with the number of batches: the
+    memory is all that the sums differ by. A memory of activations has that for biases with gamma = 1, and not
+    for weights: what is sent late meets the x of other examples.
+    """
+    found = {}
+    for kind, is_kind in (("weight", lambda p: p.dim() > 1), ("bias", lambda p: p.dim() == 1)):
+        names = [name for name in true if name.rpartition(".")[0] in hidden and is_kind(true[name])]
+        length = _norm(true[name] for name in names)
+        apart = _norm(estimate[name] - true[name] for name in names)
+        found[kind] = apart / length if length else 0.0
+    return found
 
 
 def angle(a: Iterable[Tensor], b: Iterable[Tensor]) -> float:

@@ -8,12 +8,13 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
+
+from ..files import Fields
 
 log = logging.getLogger(__name__)
 BETWEEN = 0.2  # seconds between two updates of the live line
@@ -21,16 +22,17 @@ PLAIN_BETWEEN = 60.0  # seconds between two lines within an epoch, where there i
 
 
 class Screen(Console):
-    """Console whose closed pipe does not stop a run."""
+    """Console whose closed pipe or full disk does not stop a run."""
 
     def on_broken_pipe(self) -> None:
+        self.give_up("the output was closed")
+
+    def give_up(self, why: str) -> None:
+        """Print nothing from now on, and say so."""
         self.quiet = True
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            print(
-                "the output was closed; the run continues, and train.log has all of it",
-                file=sys.stderr,
-            )
+            print(f"{why}; the run continues, and train.log has all of it", file=sys.stderr)
 
 
 console = Screen(soft_wrap=True)
@@ -43,7 +45,9 @@ class ToConsole(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             console.print(job() + self.format(record), markup=False, highlight=False)
-        except (OSError, ValueError):  # a closed pipe, or letters that the terminal lacks
+        except OSError as error:
+            console.give_up(f"the output takes nothing more ({error.strerror})")
+        except ValueError:  # letters that the terminal lacks
             self.handleError(record)
 
 
@@ -104,7 +108,7 @@ class Progress:
             self._next = now + PLAIN_BETWEEN
             log.info(line)
 
-    def epoch(self, row: Mapping[str, Any]) -> None:
+    def epoch(self, row: Fields) -> None:
         """Log an epoch by its row of the history."""
         self._dev = f"  dev {self._metric} {row['dev']:.2f}"
         self._next = time.monotonic() + (0.0 if self._live else PLAIN_BETWEEN)

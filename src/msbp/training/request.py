@@ -7,31 +7,30 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from omegaconf import DictConfig, OmegaConf
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, PositiveInt
 from pydantic_core import PydanticCustomError
 from torch import nn
 
 from .. import record
 from ..config import Name, Options, Paths, build, check
+from ..files import Fields
 from ..methods import Method
 from ..tasks.base import Task
 from .checkpoint import not_finite
 from .trainer import Trainer
 
 
-def _described(node: dict[str, Any]) -> dict[str, Any]:
+def _described(node: Fields) -> Fields:
     if "_target_" not in node:
         raise PydanticCustomError("dict_type", "no target")
     return node
 
 
-Node = Annotated[
-    dict[str, Any], AfterValidator(_described), Field(description="leave it out for the task's own")
-]
+Node = Annotated[Fields, AfterValidator(_described), Field(description="leave it out for the task's own")]
 
 
 class TrainOptions(Options):
@@ -51,7 +50,9 @@ class TrainOptions(Options):
     method: Node
     trainer: Node
     optimizer: Node
-    paper: dict[str, Any]
+    log_every: PositiveInt
+    logger: dict[str, Node] | None = None
+    paper: Fields
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class Request:
         return build(self.cfg.model, **sizes)
 
 
-def _try_out(make: Callable[..., Any]) -> None:
+def _try_out(make: Callable[..., object]) -> None:
     """Raise ValueError unless make returns an optimizer that can make a step."""
     parameter = nn.Parameter(torch.zeros(1))
     parameter.grad = torch.zeros(1)

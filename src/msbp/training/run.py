@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
-from typing import Any
 
 import pydantic.dataclasses
 import torch
@@ -14,6 +13,7 @@ from pydantic import ConfigDict, NonNegativeInt
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from ..files import Fields
 from ..methods import Method
 from ..record import HYPOTHESES
 from ..sparse import backward
@@ -24,7 +24,7 @@ from .clock import Clock
 DIVERGED = "diverged.json"  # in the folder of a run that did, in place of a record
 WARM_UP = 5  # steps
 OWN = 0.9  # share of processor time in phases below which other processes were running
-Clip = Callable[[Iterable[Tensor]], Any]
+Clip = Callable[[Iterable[Tensor]], object]
 
 
 class Diverged(FloatingPointError):
@@ -47,10 +47,10 @@ class State:
     step_in_epoch: NonNegativeInt = 0
     losses: float = 0.0  # sum over this epoch
     labels: NonNegativeInt = 0  # of the whole run
-    history: list[dict[str, Any]] = field(default_factory=list)
+    history: list[Fields] = field(default_factory=list)
     metric_signature: str = ""
     texts: list[str] = field(default_factory=list)  # outputs on test in the best epoch, where they are text
-    watched: list[dict[str, Any]] = field(default_factory=list)
+    watched: list[Fields] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if len(self.history) != self.epoch or any(row.get("dev") is None for row in self.history):
@@ -69,7 +69,7 @@ class State:
         return self.losses / self.step_in_epoch
 
     @property
-    def best(self) -> dict[str, Any]:
+    def best(self) -> Fields:
         """Row of the first epoch with the highest dev score."""
         return max(self.history, key=lambda row: row["dev"])
 
@@ -134,7 +134,7 @@ class Run:
                 while twin.step(batches, clip):
                     pass
 
-    def end_epoch(self, last: bool) -> dict[str, Any]:
+    def end_epoch(self, last: bool) -> Fields:
         """Score dev, and test in the best and last epochs; return the epoch's row of the history."""
         self._check_finite()
         state, dev = self.state, self.score(self.splits.dev)
@@ -159,13 +159,13 @@ class Run:
         state.epoch, state.step_in_epoch, state.losses = state.epoch + 1, 0, 0.0
         return state.history[-1]
 
-    def score(self, split: Any) -> Score:
+    def score(self, split: object) -> Score:
         """Return the task's score of a split."""
         self.model.eval()
         with torch.no_grad():
             return self.task.score(self.model, split)
 
-    def measured(self) -> dict[str, Any]:
+    def measured(self) -> Fields:
         """Return the record's fields of times and scores; test is that of the best dev epoch."""
         best, last = self.state.best, self.state.history[-1]
         scores = {
@@ -189,14 +189,14 @@ class Run:
         """Return lines to keep beside the record, by file name: the data's, and outputs on test."""
         return {**self.splits.keep, HYPOTHESES: self.state.texts}
 
-    def capture(self) -> dict[str, Any]:
+    def capture(self) -> Fields:
         """Return all that the next step depends on; Diverged if some of it is not finite."""
         self._check_finite()
         keep = {name: list(lines) for name, lines in self.splits.keep.items()}
         own = {"state": asdict(self.state), "clock": self.clock.state_dict(), "keep": keep}
         return own | capture(self.model, self.optimizer)
 
-    def restore(self, kept: dict[str, Any]) -> None:
+    def restore(self, kept: Fields) -> None:
         """Set all that `capture` returned."""
         self.state, self.resumed = State(**kept["state"]), True
         self.clock.load_state_dict(kept["clock"])

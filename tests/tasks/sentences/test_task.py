@@ -168,7 +168,7 @@ def test_a_word_of_the_test_part_may_use_its_vector(data):
     splits = task(data, vectors="vectors").splits(3)
     assert splits.sizes["vectors"].shape == (splits.sizes["vocabulary"], 3)
     assert all((words[[1, 3]] > 0).all() for words in splits.test.words)
-    assert "32 of 34 words have a vector, 0 lines of vectors left out" in splits.notes
+    assert "32 of 34 words have a vector of width 3, 0 lines left out" in splits.notes
 
 
 def test_scores_are_percent_and_say_the_protocol(data):

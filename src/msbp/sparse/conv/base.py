@@ -14,16 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from ..buffers import uses_kernel, zeros
-from ..kernels.conv import keep_largest
 from ..memory import (
     BIAS_GRADIENTS,
-    MEMORIES,
     GradientMemory,
     SequentialMemory,
     SharedMemory,
     check_choices,
+    memory_of,
 )
-from ..sparsifiers import top_k, unified_top_k
+from ..sparsifiers import TOP_K, Sparsifier, largest_of_rows, sparsifier_of, unified_top_k
 from ..torch_compat import Converted
 from .patches import Entries, keep_entries
 
@@ -43,18 +42,20 @@ def row_top_k(v: Tensor, k: int, example: Tensor, windows: int) -> Tensor:
     return largest_of_rows(v, k)
 
 
-def largest_of_rows(v: Tensor, k: int) -> Tensor:
-    """Return top_k of v (R, n), by kernel where it supports v."""
-    if not uses_kernel(v):
-        return top_k(v, k)
-    out = torch.empty_like(v)
-    keep_largest(v.numpy(), k, out.numpy())
-    return out
-
-
 def unified_channels(v: Tensor, k: int, example: Tensor, windows: int) -> Tensor:
     """Keep the same k channels in all rows of the batch."""
     return unified_top_k(v, k)
+
+
+class ByRow(nn.Module):
+    """A sparsifier of linear layers, for the channels of each row."""
+
+    def __init__(self, sparsifier: Sparsifier):
+        super().__init__()
+        self.sparsifier = sparsifier
+
+    def forward(self, v: Tensor, k: int, example: Tensor, windows: int) -> Tensor:
+        return self.sparsifier(v, k)
 
 
 class Selection(NamedTuple):
@@ -80,11 +81,12 @@ class SparseConvolution(Converted):
 
     selection: per_example (k T of all F T entries of an example) | per_position (k of the F channels at each
     window) | pooled (k of the F maxima over time; without a maximum, as per_position) | unified (the same k
-    channels for the batch).
+    channels for the batch). A sparsifier that is not top_k chooses among the channels of each window, or of
+    each maximum.
     """
 
     name = ""
-    own_state = ("name", "k", "selection", "dense_bias", "enabled", "step", "memory")
+    own_state = ("name", "k", "selection", "sparsifier", "dense_bias", "enabled", "step", "memory")
     out_channels: int
     k: int
     selection: Selection
@@ -103,16 +105,26 @@ class SparseConvolution(Converted):
         memory: str = "shared",
         selection: str = "per_example",
         bias_gradient: str = "sparse",
+        sparsifier: str = TOP_K,
+        memory_control: str | None = None,
     ) -> Self:
         """Make a layer sparse in place: the same object, parameters, hooks and state_dict keys."""
-        check_choices(gamma, memory, selection, bias_gradient)
+        check_choices(gamma, memory, selection, bias_gradient, sparsifier, memory_control)
         sparse = cast(Self, convolution)
         sparse.__class__, sparse.name, sparse.k = cls, name, k
         sparse.selection, sparse.dense_bias = SELECTIONS[selection], BIAS_GRADIENTS[bias_gradient]
         sparse.enabled, sparse.step = True, 0
         weight = cast(Tensor, convolution.weight)
-        sparse.memory = MEMORIES[memory](sparse.out_channels, gamma).to(weight) if gamma > 0 else None
+        carried = memory_of(memory, sparse.out_channels, gamma, memory_control, name)
+        sparse.memory = None if carried is None else carried.to(weight)
+        if sparsifier != TOP_K:
+            sparse.choose_by_row(sparsifier_of(sparsifier, selection, gamma > 0, name))
         return sparse
+
+    def choose_by_row(self, sparsifier: Sparsifier) -> None:
+        """Have a sparsifier of linear layers choose among the channels of each row."""
+        self.sparsifier = ByRow(sparsifier)
+        self.selection = self.selection._replace(sparsifier=self.sparsifier)
 
     @property
     def out_features(self) -> int:
@@ -158,9 +170,11 @@ class SparseConvolution(Converted):
         """As estimate, with a memory that passes from example to example, shared by the rows of each."""
         m, estimates = memory.m, []
         for rows in grad_h.split(example.unique_consecutive(return_counts=True)[1].tolist()):
-            carried, alone = rows + m, example.new_zeros(len(rows))  # ∂ℓ/∂h + m
-            estimates.append(self.selection.sparsifier(carried, min(self.k, rows.shape[1]), alone, windows))
-            m = memory.gamma * (carried - estimates[-1]).mean(0, keepdim=True)  # m ← γ(∂ℓ/∂h + m − g)
+            k, alone = min(self.k, rows.shape[1]), example.new_zeros(len(rows))
+            sparsifier = partial(self.selection.sparsifier, k=k, example=alone, windows=windows)
+            g, left = memory.split(rows, m, sparsifier)  # g ← S(∂ℓ/∂h + m)
+            estimates.append(g)
+            m = memory.gamma * left.mean(0, keepdim=True)  # m ← γ(∂ℓ/∂h + m − g)
         return torch.cat(estimates), m
 
     def entries(
@@ -168,7 +182,9 @@ class SparseConvolution(Converted):
     ) -> tuple[Entries, Tensor | None] | None:
         """As estimate, with g as entries: of rows of ∂ℓ/∂h (R, F) whose windows start at `position` (R)."""
         memory = self.memory
-        by_row = self.selection.sparsifier is row_top_k and (memory is None or type(memory) is SharedMemory)
+        by_row = self.selection.sparsifier is row_top_k and (
+            memory is None or (type(memory) is SharedMemory and memory.supports_kernel)
+        )
         if by_row and len(rows) and uses_kernel(rows):
             F = rows.shape[1]
             m, gamma = (zeros(1, F), 0.0) if memory is None else (memory.on(rows, F), memory.gamma)

@@ -100,23 +100,23 @@ class KernelCache(caching.FunctionCache):
 class _Files(caching.IndexDataCacheFile):
     """Index and machine code of one kernel; a damaged file counts as missing."""
 
-    def _load_index(self) -> dict[Any, str]:
+    def _load_index(self) -> dict[object, str]:
         stamp, names = _read(self._index_path) or (None, {})
         return names if stamp == self._source_stamp else {}
 
-    def _save_index(self, overloads: dict[Any, str]) -> None:
+    def _save_index(self, overloads: dict[object, str]) -> None:
         self._write(self._index_path, (self._source_stamp, overloads))
 
     def _load_data(self, name: str) -> Any:
         return _read(self._data_path(name))
 
-    def _save_data(self, name: str, data: Any) -> None:
+    def _save_data(self, name: str, data: object) -> None:
         self._write(self._data_path(name), data)
 
     def _data_name(self, number: int) -> str:
         return super()._data_name(secrets.randbits(60))  # an index that misses a file never leads to another
 
-    def _write(self, path: str, value: Any) -> None:
+    def _write(self, path: str, value: object) -> None:
         content = self._dump(value)
         with self._open_for_write(path) as file:
             file.write(hashlib.sha256(content).digest() + content)

@@ -12,7 +12,7 @@ import numpy as np
 from .compile import kernel
 from .simd import BYTES, floats, ints, longs, panel_sum, row_sum
 
-CACHED = 1 << 16  # floats of x that are worked on at a time: 256 KiB
+CACHED = 6 << 10  # floats of x that are worked on at a time: 24 KiB, beside the row that is formed
 LANES = 32
 CHUNK, CHUNK_LANES = 256, 64  # of a panel in a product with gᵀ: 64 KB, beside m sums of 64 columns
 row_sum_to, row_sum_onto = row_sum(add=False), row_sum(add=True)
@@ -65,8 +65,8 @@ def by_column(values, columns, B, n, k, starts, examples, weights):
 
 @kernel
 def panel_width(B, i):
-    """Return how many columns of x (B, i) fit into cache: all, or a multiple of 64."""
-    return i if B * i <= 2 * CACHED else min(i, max(64, CACHED // B // 64 * 64))
+    """Return how many columns of x (B, i) are worked on at a time: all, or a multiple of 64."""
+    return min(i, max(64, CACHED // B // 64 * 64))
 
 
 @kernel

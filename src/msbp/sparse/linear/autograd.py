@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..buffers import address, empty, kernels_allowed, plain, supports
+from ..buffers import address, address_of, empty, kernels_allowed, plain, supports
 from ..torch_compat import eager
 from .stage import Stage
 from .torch_path import SavedStage, pull, push
@@ -79,7 +79,7 @@ class StageRun:
     def prepare(self, x: Tensor, parameters: Parameters) -> "Passing | None":
         """Return a workspace and checked addresses, or None if a batch has to use plain torch."""
         B, width = x.shape
-        if not B or not kernels_allowed():
+        if not B or not kernels_allowed() or not all(stage.supports_kernel for stage in self.stages):
             return None
         table = None
         if self.embedding is not None:
@@ -88,16 +88,19 @@ class StageRun:
                 return None
             table = (*rows.shape, self.embedding.padding_idx)
             width *= rows.shape[1]
-        sizes, addresses = [], []
+        sizes: list[tuple[int, int]] = []
+        addresses: list[int] = []
         for at in range(0, 2 * len(self.stages), 2):
             weight, bias = parameters[at], parameters[at + 1]
-            if weight is None or weight.dim() != 2 or weight.shape[1] != width or not supports(weight):
+            if weight is None or weight.dim() != 2:
                 return None
-            sizes.append((weight.shape[0], width))
-            width = weight.shape[0]
-            if bias is not None and not (bias.shape == (width,) and supports(bias)):
+            size = (len(weight), width)
+            width = size[0]
+            pointers = address_of(weight, size), 0 if bias is None else address_of(bias, (width,))
+            if not pointers[0] or (bias is not None and not pointers[1]):
                 return None
-            addresses += [weight.data_ptr(), 0 if bias is None else bias.data_ptr()]
+            sizes.append(size)
+            addresses += pointers
         if table is not None:
             addresses.append(parameters[-1].data_ptr())  # type: ignore[union-attr]
         settings = (table, *sizes, *[stage.settings for stage in self.stages])

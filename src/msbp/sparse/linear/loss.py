@@ -58,7 +58,7 @@ class CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, target: Tensor, allowed: Tensor | None) -> Tensor:
-        (B, C), token, grad, loss = logits.shape, empty(0), empty(*logits.shape), empty()
+        (B, C), token, grad, loss = logits.shape, empty(0), empty(*logits.shape), logits.new_empty(())
         target, mask = target.contiguous(), None if allowed is None else allowed.contiguous()
         inputs = address(logits, (B, C), "logits"), address(target, (B,), "target", torch.int64)
         given = 0 if mask is None else address(mask, (B, C), "allowed", torch.bool)

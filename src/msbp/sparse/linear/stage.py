@@ -51,8 +51,11 @@ class Sparse(Protocol):
     training: bool
     unified: bool
     dense_bias: bool
+    skip_zero_rows: bool
     memory: GradientMemory | None
 
+    @property
+    def supports_kernel(self) -> bool: ...
     def estimate(self, grad_h: Tensor, k: int) -> tuple[Tensor, Tensor | None] | None: ...
     def finish(self, m: Tensor | None) -> None: ...
 
@@ -75,6 +78,11 @@ class Stage(NamedTuple):
         """Return the number of kept entries; 0 for a plain backward pass: disabled, or in eval mode."""
         sparse = self.sparse
         return sparse.k if sparse is not None and sparse.enabled and sparse.training else 0
+
+    @property
+    def supports_kernel(self) -> bool:
+        """Return whether kernels compute the backward pass with the layer's sparsifier and memory."""
+        return self.sparse is None or self.sparse.supports_kernel
 
     @property
     def settings(self) -> tuple[int, Any, float]:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..buffers import address, arange, empty, supports, zeros
+from ..buffers import address, address_of, arange, empty, zeros
 from ..dropout import draw_key, keep_scale
 from ..kernels.chain_backward import NARROW, backward, scratch_bytes, weight_gradients
 from ..kernels.chain_forward import RECORD_WORDS, STAGE, forward
@@ -67,10 +67,12 @@ class StageBuffers:
         self.starts = self.new("starts", n + 2, dtype=INT32)
         assert stage.sparse is not None
         record["unified"], record["dense_bias"] = stage.sparse.unified, stage.sparse.dense_bias
+        record["skip_zero_rows"] = stage.sparse.skip_zero_rows
         record["distance"], record["kind"] = FIRST_DISTANCE, KINDS[type(self.memory)]
         if stage.sparse.unified:
             self.new("grad_h", capacity, n)
         if self.memory is not None:
+            self.memory_shape = torch.Size((0, 0))  # of m when it was last checked
             self.memory_next = self.new("memory_next", capacity if self.per_slot else 1, n)
 
     def new(self, name: str, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -84,10 +86,13 @@ class StageBuffers:
         if self.memory is None:
             return 0, 0
         m: Any = self.memory._buffers["m"]  # nn.Module's own access takes a microsecond
-        if not (supports(m) and m.dim() == 2 and m.shape[1] == self.n and self.memory.fits(m.shape[0])):
+        pointer = address_of(m, self.memory_shape)
+        if not pointer:
             m = self.memory.on(weight, self.n)
-        self.slots, sparse = m.shape[0], self.stage.sparse
-        return address(m, (self.slots, self.n), "the memory", of=sparse and sparse.name), self.slots
+            self.memory_shape, sparse = m.shape, self.stage.sparse
+            pointer = address(m, (len(m), self.n), "the memory", of=sparse and sparse.name)
+        self.slots = self.memory_shape[0]
+        return pointer, self.slots
 
     def finish(self, B: int) -> None:
         """Count the step; store the memory of a batch with more rows than slots, unlike the kernel."""

@@ -16,8 +16,8 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..buffers import CPU, uses_kernel
 from ..dropout import dropout
-from ..memory import BIAS_GRADIENTS, MEMORIES, GradientMemory, check_choices
-from ..sparsifiers import SPARSIFIERS, Sparsifier
+from ..memory import BIAS_GRADIENTS, GradientMemory, check_choices, memory_of
+from ..sparsifiers import HAVE_KERNELS, TOP_K, Sparsifier, sparsifier_of
 from ..torch_compat import Converted, eager_forward
 from .gradients import EstimatedGradient, FullGradient, ListedGradient, Saved, Weights
 from .memory_over_time import CARRIES, Carry, NoMemory
@@ -145,20 +145,22 @@ class SparseLSTM(FusedLSTM):
     def adopt(  # type: ignore[override]
         cls, lstm: nn.LSTM, name: str, k: int, gamma: float, memory: str = "shared",
         selection: str = "per_example", bias_gradient: str = "sparse", gates: str = "per_gate",
-        carry: str = "time",
+        carry: str = "time", sparsifier: str = TOP_K, memory_control: str | None = None,
     ) -> Self:  # fmt: skip
         """Make an nn.LSTM sparse in place: the same object, parameters, hooks and keys."""
-        check_choices(gamma, memory, selection, bias_gradient)
+        check_choices(gamma, memory, selection, bias_gradient, sparsifier, memory_control)
         check_lstm_choices(memory, gates, carry)
         sparse = super().adopt(lstm)
         sparse.name, sparse.k, sparse.gamma, sparse.groups = name, k, gamma, GROUPS[gates]
         sparse.carries, sparse.dense_bias = CARRIES[carry], BIAS_GRADIENTS[bias_gradient]
-        sparse.sparsifier, sparse.listable = SPARSIFIERS[selection], selection in LISTABLE
+        sparse.sparsifier = sparsifier_of(sparsifier, selection, gamma > 0, name)
+        sparse.listable = selection in LISTABLE
         sparse.enabled, sparse.memory = True, nn.ModuleDict()
-        if gamma:
-            for names in lstm._all_weights:
-                weight = getattr(lstm, names[0])
-                sparse.memory[suffix(names)] = MEMORIES[memory](4 * lstm.hidden_size, gamma).to(weight)
+        for names in lstm._all_weights:
+            direction, weight = suffix(names), getattr(lstm, names[0])
+            carried = memory_of(memory, 4 * lstm.hidden_size, gamma, memory_control, f"{name}.{direction}")
+            if carried is not None:
+                sparse.memory[direction] = carried.to(weight)
         return sparse
 
     def _gradient(self, direction: str) -> Propagation:
@@ -170,7 +172,8 @@ class SparseLSTM(FusedLSTM):
         if memory is not None:
             memory.on(weights.hh, len(weights.hh))
         carry = NoMemory() if memory is None else self.carries(memory, batch)
-        if self.listable and uses_kernel(*weights[:2], *saved):
+        known = self.sparsifier in HAVE_KERNELS and (memory is None or memory.control is None)
+        if known and self.listable and uses_kernel(*weights[:2], *saved):
             choices = (4 * min(self.k, weights.hh.shape[1]), self.groups, self.gamma, carry, self.dense_bias)
             return ListedGradient(weights, saved, *choices)
         return EstimatedGradient(weights, saved, self.estimate, carry, self.dense_bias)

@@ -31,6 +31,7 @@ class AlongTime:
 
     def __init__(self, memory: GradientMemory, batch: int):
         self.memory, self.running = memory, copy.deepcopy(memory)
+        self.running.control = memory.control  # whose draws go on
         self.per_slot = isinstance(memory, SlotMemory)
         if self.per_slot and len(memory.m) < batch:
             self.running.store(grown(memory.m, batch))

@@ -43,7 +43,7 @@ def trusted(config: Any, allow: Sequence[Path] = ()) -> DictConfig:
     return OmegaConf.create({key: current(part, key, allow) for key, part in parts.items()})
 
 
-def leaves(node: Any, key: str) -> Iterator[tuple[str, Any]]:
+def leaves(node: Any, key: str) -> Iterator[tuple[str, object]]:
     """All values below a node of plain data by dotted key."""
     if isinstance(node, Mapping):
         for name, value in node.items():
@@ -55,7 +55,7 @@ def leaves(node: Any, key: str) -> Iterator[tuple[str, Any]]:
         yield key, node
 
 
-def calls_resolver(value: Any) -> bool:
+def calls_resolver(value: object) -> bool:
     """True if a value may call a resolver: an interpolation of a key has no colon."""
     return isinstance(value, str) and ":" in value.partition("${")[2]
 

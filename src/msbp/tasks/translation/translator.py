@@ -5,12 +5,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
 
 from omegaconf import OmegaConf
 from torch import nn
 
 from ...config import build
+from ...files import Fields
 from ...training.checkpoint import read, unpacked, whole
 from .stored import trusted
 from .task import SOURCE_WORDS, TARGET_WORDS, Translation
@@ -58,7 +58,7 @@ def sound(path: Path) -> AbstractContextManager[None]:
     return whole(path, REMEDY, "part of a run of translation")
 
 
-def content(file: Path) -> Any:
+def content(file: Path) -> object:
     """The content of a file in the folder of a run. ValueError if it is absent or damaged."""
     if not file.exists():
         raise ValueError(f"there is no {file}, which a finished run of translation has: {REMEDY}")
@@ -73,7 +73,7 @@ def content(file: Path) -> Any:
         return text.split("\n")[:-1]
 
 
-def restored(parts: Mapping[str, Any], files: Mapping[str, Path], allow: Sequence[Path]) -> Translator:
+def restored(parts: Fields, files: Mapping[str, Path], allow: Sequence[Path]) -> Translator:
     """The translator of the contents of files; ValueError names those that are damaged."""
     with sound(files[CONFIG]):
         config = trusted(parts[CONFIG], allow)

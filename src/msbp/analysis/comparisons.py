@@ -1,0 +1,146 @@
+"""Tables that compare each row of a block with named ones, and questions that such differences answer.
+
+Differences are over the seeds that both rows have, with Student's 95 % interval. A question is judged as a
+claim of the paper is, and answered yes, no or open.
+"""
+
+from collections.abc import Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .render import COMMAND, EMPTY, Document, Sheet
+from .rules import Setting
+from .runs import Sources, missing_commands
+from .settings import Config
+from .statistics import Interval, mean_interval
+from .tables import Table, fill
+from .verdicts import LEAST, Family, Region, Verdict, Word, judge
+
+ANSWERS = {Word.REPRODUCED: "yes", Word.NOT: "no", Word.IN_PART: "in part", Word.OPEN: "open"}
+HEADER = ["Beyond the paper", "Answer", "Estimates, with 95 % intervals", COMMAND]
+NOTE = (
+    f"Differences over at least {LEAST} equal seeds. Yes: the interval is on the side of the sentence. No: "
+    "it is beyond by more than the margin. Open: neither. Holm corrects for the settings of a question."
+)
+
+
+def document(config: Config, sources: Sources) -> Document:
+    """Return the table and its questions; `against` lists the labels that each row is compared with."""
+    table = fill(config, sources)
+    has_runs = table.rows.groupby("block").n.sum() > 0
+    titles = table.rows.groupby("block").title.first()
+    shown = table.rows[table.rows.block.isin(has_runs.index[has_runs])]
+    asked = [questions({config["name"]: config}, sources)] if config.get("questions") else []
+    return Document(
+        table.name, table.caption, [sheet(config, table, table.rows), *asked], numbers(config, table),
+        used=table.runs, missing=missing_commands(config, sources), blank=list(titles[~has_runs]),
+        filled=sheet(config, table, shown) if len(shown) else None,
+    )  # fmt: skip
+
+
+def sheet(config: Config, table: Table, rows: pd.DataFrame) -> Sheet:
+    """Return the cells of rows: label, score, differences, n and the command."""
+    text = Sheet(table.name, table.caption)
+    for number, block in rows.groupby("block"):
+        cells = []
+        for row, values in block.iterrows():
+            gains = [gain_text(gain(table, number, row, label)) for label in config["against"]]
+            mean = EMPTY if not values.n else f"{values.score_mean:.2f}"
+            spread = f" ± {values.score_sd:.2f}" if values.n > 1 else ""
+            n = str(values.n) if values.n >= values.seeds else f"{values.n} of {values.seeds}"
+            remarks = table.remarks[row, "n"]
+            cells.append([values.label, mean + spread, *gains, n + text.mark(remarks), values[COMMAND]])
+        first = block.iloc[0]
+        header = [first.title, first.header, *(f"less {label}" for label in config["against"]), "n", COMMAND]
+        text.blocks.append(pd.DataFrame(cells, columns=header))
+    text.below = [*config.get("notes", ())]
+    return text
+
+
+def gain(table: Table, block: Any, row: Any, label: str) -> pd.Series:
+    """Return a row's scores less those of the block's row with this label, by common seed."""
+    other = row_of(table, block, label)
+    both = table.common(other, row) if other != row else pd.DataFrame({row: [], other: []})
+    return both[row] - both[other]
+
+
+def row_of(table: Table, block: Any, label: str) -> Any:
+    """Return the row of a block with this label; ValueError if it has none."""
+    rows = table.rows.index[(table.rows.block == block) & (table.rows.label == label)]
+    if len(rows) != 1:
+        raise ValueError(f"table {table.name} has no single row {label!r} in each of its blocks")
+    return rows[0]
+
+
+def gain_text(gains: pd.Series) -> str:
+    """Return the mean with its interval, or alone where one seed is common."""
+    if not len(gains):
+        return EMPTY
+    interval = mean_interval(gains)
+    mean = f"{gains.mean():+.2f}"
+    return mean if interval is None else f"{mean} ({interval.low:+.2f} to {interval.high:+.2f})"
+
+
+def numbers(config: Config, table: Table) -> pd.DataFrame:
+    """Return scores and differences with their intervals, rounded to six decimals only."""
+    found = []
+    for row, values in table.rows.iterrows():
+        line = {"block": values.title, "row": values.label, "n": values.n}
+        line |= {"score_mean": values.get("score_mean"), "score_sd": values.get("score_sd")}
+        for label in config["against"]:
+            gains = gain(table, values.block, row, label)
+            interval = mean_interval(gains) or Interval(gains.mean(), np.nan, np.nan)
+            parts = {part: getattr(interval, part) for part in ("estimate", "low", "high")}
+            line |= {f"less {label}: {part}": number for part, number in parts.items()}
+            line |= {f"less {label}: n": len(gains)}
+        found.append(line | {"signature": values.signature, COMMAND: values[COMMAND]})
+    return pd.DataFrame(found).round(6)
+
+
+def questions(configs: Mapping[str, Config], sources: Sources) -> Sheet:
+    """Return the answer to every question of these tables, in a row each."""
+    text = Sheet("beyond", "Beyond the paper", below=[NOTE], prose=True)
+    rows = []
+    for config in configs.values():
+        table = fill(config, sources)
+        for question in config.get("questions", ()):
+            answer = verdict(question, table)
+            estimates = "; ".join(sentence(family) for family in answer.families)
+            command = f"python scripts/reproduce.py table={config['name']}"
+            rows.append([question["sentence"], ANSWERS[answer.word], estimates, command])
+    text.blocks = [pd.DataFrame(rows, columns=HEADER)]
+    return text
+
+
+def region_of(question: Config) -> Region:
+    """Return the differences that agree with a question's sentence."""
+    return Region(question.get("low", -np.inf), question.get("high", np.inf), question["margin"])
+
+
+def settings_of(question: Config, table: Table) -> list[Setting]:
+    """Return the difference of each row of `more` to each of `less`, a family for each pair and block."""
+    found = []
+    for block, rows in table.rows.groupby("block"):
+        for more, less in product(question["more"], question["less"]):
+            gains = gain(table, block, row_of(table, block, more), less)
+            name = f"{rows.title.iloc[0]}: {more} less {less}"
+            found.append(Setting(name, name, "", values=gains, n=len(gains)))
+    return found
+
+
+def sentence(family: Family) -> str:
+    """Return a setting's difference with its interval, and its word."""
+    (setting,) = family.settings
+    words = (
+        f"{ANSWERS[family.word]}, {setting.n} of {LEAST} seeds" if setting.n < LEAST else ANSWERS[family.word]
+    )
+    values = pd.Series(dtype=float) if setting.values is None else setting.values
+    return f"{family.name} {gain_text(values)}, {words}"
+
+
+def verdict(question: Config, table: Table) -> Verdict:
+    """Return the verdict on one question."""
+    return judge(settings_of(question, table), region_of(question))

@@ -1,0 +1,79 @@
+"""Tables of differences to named rows, and the questions that they answer."""
+
+from pathlib import Path
+
+import pytest
+
+from msbp.analysis.comparisons import document
+from msbp.analysis.render import renderings
+from msbp.analysis.runs import Sources
+from msbp.analysis.settings import configs
+from msbp.config import CONF
+
+TABLES = {name: config for name, config in configs(Path(CONF), "table").items() if "against" in config}
+CONFIG = {
+    "name": "mine", "caption": "Mine.", "seeds": 6, "columns": ["score"], "against": ["SBP"],
+    "blocks": [{
+        "title": "MNIST", "task": "mnist", "score": "Acc (%)",
+        "rows": [{"label": "SBP", "overrides": ["method=sbp"]},
+                 {"label": "MSBP", "overrides": ["method=msbp"]},
+                 {"label": "other", "overrides": ["method=msbp", "method.gamma=0.1"]}],
+    }],
+    "questions": [
+        {"sentence": "MSBP scores higher", "more": ["MSBP"], "less": ["SBP"], "low": 0, "margin": 0.1}
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture
+def filled(record_of, runs_of, settle):
+    """The document of these scores by row, seed by seed."""
+
+    def fill_from(**scores):
+        words = {"sbp": "method=sbp", "msbp": "method=msbp", "other": "method=msbp method.gamma=0.1"}
+        records = [
+            record_of(f"task=mnist {words[row]}", seed, test=score)
+            for row, values in scores.items()
+            for seed, score in values.items()
+        ]
+        return document(CONFIG, Sources(runs_of(records), settle))
+
+    return fill_from
+
+
+def test_differences_are_over_the_seeds_that_both_rows_have(filled):
+    rows = filled(sbp={0: 96.0, 1: 97.0, 2: 90.0}, msbp={0: 97.0, 1: 98.5}).numbers.set_index("row")
+    assert rows["less SBP: estimate"]["MSBP"] == pytest.approx(1.25)
+    assert rows["less SBP: n"]["MSBP"] == 2 and rows.n["SBP"] == 3
+    half = 12.7062 * 0.25
+    assert rows["less SBP: low"]["MSBP"] == pytest.approx(1.25 - half, abs=1e-3)
+    text = renderings(filled(sbp={0: 96.0, 1: 97.0}, msbp={0: 97.0, 1: 98.5}))["md"]
+    assert "+1.25 (-1.93 to +4.43)" in text and "0 of 6" in text
+
+
+def test_a_question_is_answered_by_five_seeds_with_an_interval_on_one_side(filled):
+    def answer(gains):
+        sbp = dict.fromkeys(range(6), 96.0)
+        found = filled(sbp=sbp, msbp={seed: 96 + gain for seed, gain in enumerate(gains)})
+        return found.sheets[1].blocks[0]["Answer"][0]
+
+    assert answer([1.0, 1.1, 0.9, 1.2, 0.8]) == "yes"
+    assert answer([-1.0, -1.1, -0.9, -1.2, -0.8]) == "no"
+    assert answer([1.0, 1.1, 0.9, 1.2]) == "open"
+    assert answer([1.0, -1.1, 0.9, -1.2, 0.3]) == "open"
+
+
+def test_a_label_that_is_not_there_is_refused(record_of, runs_of, settle):
+    config = CONFIG | {"against": ["SPB"]}
+    with pytest.raises(ValueError, match="table mine has no single row 'SPB'"):
+        document(config, Sources(runs_of([record_of("task=mnist method=sbp", 0)]), settle))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_tables_questions_name_its_rows(name, runs_of, settle):
+    config = TABLES[name]
+    labels = {row["label"] for block in config["blocks"] for row in block["rows"]}
+    named = {*config["against"], *(x for q in config["questions"] for x in (*q["more"], *q["less"]))}
+    assert named <= labels
+    for question in config["questions"]:
+        assert question["sentence"] and question["margin"] >= 0 and {"low", "high"} & question.keys()
