@@ -1,6 +1,7 @@
 """One of two processes that train every kind of network under DistributedDataParallel."""
 
 import copy
+import inspect
 import itertools
 from pathlib import Path
 
@@ -9,9 +10,12 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from msbp import optim
+from msbp.sparse import convert, cross_entropy, memories
 
 from .networks import ENTRIES, INSTALLS, KINDS, batch, build, gradients, install, weights
 
+OPTIONS = inspect.signature(DistributedDataParallel.__init__).parameters
+BROADCAST = next(name for name in ("forward_sync_buffers", "broadcast_buffers") if name in OPTIONS)
 WAYS = [*[(entry, False) for entry in ENTRIES], ("backward", True)]
 CASES = [(kind, how, *way) for kind, how, way in itertools.product(KINDS, INSTALLS, WAYS)]
 
@@ -44,9 +48,26 @@ def train(kind: str, how: str, entry: str, views: bool) -> dict[str, dict[str, t
     return {"found": found, "expected": wanted, "weights": weights(model)}
 
 
+def memory_at_forward(broadcast: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return a layer's memory after a rank's first backward pass, and that of its second forward pass."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 40), torch.nn.ReLU(), torch.nn.Linear(40, 3))
+    convert(model, r=0.1, layers=["0"])
+    parallel = DistributedDataParallel(model, **{BROADCAST: broadcast})
+    torch.manual_seed(1 + dist.get_rank())
+    x, y = torch.randn(6, 8), torch.randint(3, (6,))
+    cross_entropy(parallel(x), y).backward()
+    after = memories(model)["0"].m.clone()
+    parallel(x)
+    return after, memories(model)["0"].m.clone()
+
+
 def main(folder: Path, rank: int) -> None:
-    """Write by case the averaged gradients, those expected, and the weights after two steps."""
+    """Write by case the averaged gradients, those expected, and the weights after two steps; and memories."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     torch.save({case: train(*case) for case in CASES}, folder / f"{rank}.pt")
+    torch.save(
+        {broadcast: memory_at_forward(broadcast) for broadcast in (True, False)}, folder / f"m{rank}.pt"
+    )
     dist.destroy_process_group()

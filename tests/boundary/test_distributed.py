@@ -1,5 +1,7 @@
 """DistributedDataParallel over two processes: every kind of layer, every loss, buckets as views or not."""
 
+import warnings
+
 import pytest
 import torch
 from torch import multiprocessing
@@ -8,19 +10,36 @@ from .networks import assert_close
 from .ranks import CASES, main
 
 
-@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_two_ranks_have_the_average_of_their_gradients_and_equal_weights(tmp_path):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return the folder with the results of two ranks."""
+    path = tmp_path_factory.mktemp("ranks")
     fork = multiprocessing.get_context("fork")
-    ranks = [fork.Process(target=main, args=(tmp_path, rank)) for rank in range(2)]
-    for rank in ranks:
-        rank.start()
+    ranks = [fork.Process(target=main, args=(path, rank)) for rank in range(2)]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*fork.*", DeprecationWarning)
+        for rank in ranks:
+            rank.start()
     for rank in ranks:
         rank.join()
     assert [rank.exitcode for rank in ranks] == [0, 0]
-    first, second = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
+    return path
+
+
+def test_two_ranks_have_the_average_of_their_gradients_and_equal_weights(folder):
+    first, second = (torch.load(folder / f"{rank}.pt") for rank in range(2))
     assert list(first) == list(second) == CASES
     for case in CASES:
         for one, other in ((first[case], second[case]), (second[case], first[case])):
             assert_close(one["found"], one["expected"], 1e-5)
             for what in ("found", "weights"):
                 assert all(torch.equal(t, other[what][name]) for name, t in one[what].items()), (case, what)
+
+
+def test_the_first_ranks_memory_is_broadcast_unless_buffers_are_not(folder):
+    first, second = (torch.load(folder / f"m{rank}.pt") for rank in range(2))
+    for broadcast in (True, False):
+        (ours, ours_then), (theirs, theirs_then) = first[broadcast], second[broadcast]
+        assert not torch.equal(ours, theirs)
+        assert torch.equal(ours_then, ours)
+        assert torch.equal(theirs_then, ours if broadcast else theirs)
