@@ -20,6 +20,7 @@ from msbp.tasks.base import Splits
 from msbp.training import locks, machine, progress
 from msbp.training.checkpoint import Checkpoint, drop_finished, save_weights
 from msbp.training.clock import Clock
+from msbp.training.loggers import Loggers
 from msbp.training.probes import unpropagated_fraction
 from msbp.training.request import Request
 from msbp.training.run import DIVERGED, Diverged, Run
@@ -74,14 +75,20 @@ def learn(
     here = machine.describe(device)
     settings, times = record.settings(ask.cfg), machine.timed_under(here)
     checkpoint = Checkpoint(place, settings, lambda: times | {"alone": alone()}, ask.resume, splits.digest)
+    loggers = Loggers.of(ask.cfg)
     run, k_per_layer = prepare(ask, splits, device)
+    loggers.hyperparameters(settings)
+    status = "failed"
     try:
-        trainer.fit(run, checkpoint)
+        trainer.fit(run, checkpoint, loggers)
+        status = "success"
     except Diverged as error:
         names = {"signature": ask.signature, "seed": ask.seed, "data_digest": splits.digest}
         found = {"epoch": error.epoch, "step": error.step, "reason": error.reason}
         save({folder / DIVERGED: json_text({**names, **found, "started_at": started}, indent=1)})
         raise
+    finally:
+        loggers.close(status)
 
     some = islice(ask.task.batches(run.splits.dev, ask.seed, epoch=0), DEV_BATCHES)
     done = record.asked(ask.cfg, ask.method, k_per_layer) | run.measured() | here

@@ -27,6 +27,12 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Commands]:
 
 
 @pytest.fixture(autouse=True)
+def narrow_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `convert` take the small layers of small tests by default."""
+    monkeypatch.setattr("msbp.sparse.layers.MIN_WIDTH", 1)
+
+
+@pytest.fixture(autouse=True)
 def subnormal_numbers() -> Iterator[None]:
     """Runs flush them to zero for the whole process; the next test has them again."""
     yield

@@ -142,8 +142,18 @@ def test_a_sweep_over_nothing_is_refused(command_line, tmp_path, words):
     assert code == 1 and "there is nothing to run" in said and not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("word", ["task=[1]", "figure=[a,2]", "+table=[null]", "method=[[a]]"])
+def test_a_list_without_names_is_no_choice(monkeypatch, capsys, word):
+    monkeypatch.setattr(sys, "argv", ["src.report", "seed=[1]", word])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    with pytest.raises(SystemExit):
+        start(lambda: pytest.fail("it began"))
+    assert f"error: {word}: a choice is the name of a file of conf/" in capsys.readouterr().err
+
+
 def test_several_runs_are_refused_where_there_is_one(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["src.report", "-m", "records=own,published"])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     with pytest.raises(SystemExit):
         start(lambda: pytest.fail("it began"))
     assert "-m is for python -m src.train" in capsys.readouterr().err

@@ -49,7 +49,7 @@ def overrides(random, known):
 
 
 def check(code, said, words):
-    """Whether a command ended well, or with a paragraph for the user."""
+    """Assert that a command ended well, or with a paragraph for the user."""
     assert "Traceback" not in said and "unforeseen" not in said, (words, said)
     assert code in (0, 1), (words, code)
     if code:

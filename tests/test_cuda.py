@@ -1,4 +1,4 @@
-"""What runs on the CPU runs on a GPU, to the same result but for rounding; left out where there is none."""
+"""Runs on a GPU give the results of the CPU but for rounding; left out where there is none."""
 
 import json
 

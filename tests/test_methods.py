@@ -48,7 +48,7 @@ def test_same_seed_same_weights_masks_and_outputs_for_all_methods():
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_a_model_with_nothing_to_replace_is_an_error(method):
     model = nn.Sequential(nn.ReLU())
-    model.hidden_layers = []
+    model.msbp_hidden_layers = []
     with pytest.raises(ValueError):
         method.install(model)
 

@@ -147,7 +147,7 @@ def test_gamma_follows_the_agreement_of_memory_and_fresh_gradient():
 def test_lstms_and_convolutions_take_both():
     cnn = TextCNN(9, 2, None, hidden=6, windows=(2,), width=5, embedding="random")
     lstm = nn.Sequential(nn.LSTM(5, 6))
-    lstm.hidden_layers = [["0"]]
+    lstm.msbp_hidden_layers = [["0"]]
     words, offsets, labels = torch.randint(1, 9, (10,)), torch.tensor([0, 4, 10]), torch.tensor([0, 1])
     losses = {
         cnn: lambda model: model.loss(words, offsets, labels),

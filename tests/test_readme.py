@@ -1,4 +1,4 @@
-"""What the README says is true of the code as it is."""
+"""The README is true of the code as it is."""
 
 import re
 import shlex

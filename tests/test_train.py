@@ -60,7 +60,7 @@ def test_a_run_leaves_record_history_log_and_weights(smoke):
 def test_the_summary_says_what_a_user_wants_first(smoke):
     said = smoke("method=sbp").out
     (folder,) = records(smoke.outputs)
-    for part in ("tiny made-up sample", "test accuracy", "BP ", "total ", "k per layer: net.0 2, net.3 2"):
+    for part in ("tiny synthetic sample", "test accuracy", "BP ", "total ", "k per layer: net.0 2, net.3 2"):
         assert part in said
     assert f"record: {folder}/record.json" in said and "python -m src.report" in said
 

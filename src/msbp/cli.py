@@ -15,7 +15,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from .config import ROOT
+from .config import CONF, ROOT
 
 INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
 FORESEEN = (HydraException, OmegaConfBaseException, ValueError, ArithmeticError, OSError)
@@ -34,6 +34,7 @@ def start(main: Callable[[], object], sweeps: bool = False) -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then hands errors on instead of printing them its own way
     try:
         _check_sweep(sweeps)
+        _check_choices()
         main()
         sys.stdout.flush()
     except KeyboardInterrupt as interrupt:
@@ -80,6 +81,16 @@ def _check_sweep(sweeps: bool) -> None:
     for override in OverridesParser.create().parse_overrides([word for word in words if word[:1] != "-"]):
         if override.is_sweep_override() and not list(override.sweep_iterator()):
             raise ValueError(f"{override.input_line}: there is nothing to run; range(0,3) is 0, 1, 2")
+
+
+def _check_choices() -> None:
+    """Raise ValueError for a group's list of files with an item that is no name, on which Hydra fails."""
+    words = [word for word in sys.argv[1:] if "=" in word and word[0] != "-"]
+    for override in OverridesParser.create().parse_overrides(words):
+        group, choice = override.get_key_element().lstrip("+~"), override.value()
+        if isinstance(choice, list) and not all(isinstance(item, str) for item in choice):
+            if Path(CONF, group).is_dir():
+                raise ValueError(f"{override.input_line}: a choice is the name of a file of conf/{group}")
 
 
 def explain(error: BaseException) -> str:

@@ -46,7 +46,7 @@ class FullBackprop:
     def install(self, model: nn.Module) -> Installed:
         if not fuse(model):
             raise ValueError(f"{type(model).__name__} holds no linear layer that can be fused")
-        names = [name for group in model.hidden_layers for name in group]  # type: ignore[union-attr]
+        names = [name for group in model.msbp_hidden_layers for name in group]  # type: ignore[union-attr]
         return Installed({name: model.get_submodule(name).out_features for name in names})  # type: ignore[misc]
 
     def before_step(self, step: int) -> None:
@@ -58,11 +58,12 @@ class SparseBackprop:
     """Propagate k = r n entries per hidden layer and carry gamma times the rest to the next step.
 
     Algorithm 2 of the paper; gamma = 0 is Algorithm 1 (SBP). layers: dotted names, None for all hidden.
-    gates, carry: what competes in an LSTM, and how its memory moves; see SparseLSTM. schedule: whether the
-    layers are sparse in every step, or groups of them take turns of `period` steps; the layers of the others
-    propagate everything then, and their memory waits. sparsifier: how the entries are chosen, which
-    `selection` may have the batch share. memory_control: what is added in place of the memory, to learn what
-    it does; see msbp.sparse.controls.
+    skip_zero_rows: leave rows without gradient out of the shared memory of linear layers. gates, carry: what
+    competes in an LSTM, and how its memory moves; see SparseLSTM. schedule: whether the layers are sparse in
+    every step, or groups of them take turns of `period` steps; the layers of the others propagate everything
+    then, and their memory waits. sparsifier: how the entries are chosen, which `selection` may have the batch
+    share. memory_control: what is added in place of the memory, to learn what it does; see
+    msbp.sparse.controls.
     """
 
     r: Ratio
@@ -75,6 +76,7 @@ class SparseBackprop:
     sparsifier: Literal["top_k", "random", "importance", "threshold", "energy", "block", "block_64"] = "top_k"
     memory_control: Literal["permuted", "noise", "masked"] | None = None
     layers: Sequence[str] | None = None
+    skip_zero_rows: bool = False
     schedule: Literal["every", "alternate"] = "every"
     period: PositiveInt = 1
     name: str = "msbp"
@@ -99,6 +101,7 @@ class SparseBackprop:
             model, self.r, self.gamma, memory=self.memory, selection=self.selection, bias=self.bias,
             gates=self.gates, carry=self.carry, sparsifier=self.sparsifier,
             memory_control=self.memory_control, layers=None if self.layers is None else list(self.layers),
+            skip_zero_rows=self.skip_zero_rows,
         )  # fmt: skip
         self._groups[:] = [[model.get_submodule(name) for name in group] for group in groups]
         return Installed(kept)
@@ -133,7 +136,7 @@ class AdaptiveBackprop:
 
     def install(self, model: nn.Module) -> Installed:
         """Convert the hidden layers; the k of each layer is its largest."""
-        kept = convert(model, self.r_max, self.gamma)
+        kept = convert(model, self.r_max, self.gamma, skip_zero_rows=False)
         for name, k in kept.items():
             layer: Any = model.get_submodule(name)
             energy = Energy(share=self.energy, least=entries_kept(self.r_min, layer.out_features), most=k)
@@ -207,7 +210,7 @@ class Feedback:
 
 def turns(model: nn.Module, layers: Sequence[str] | None) -> list[list[str]]:
     """Return the groups of hidden layers, or of those named, that take turns; ValueError if only one."""
-    groups: Sequence[Sequence[str]] = getattr(model, "hidden_layers", [])
+    groups: Sequence[Sequence[str]] = getattr(model, "msbp_hidden_layers", [])
     chosen = [[name for name in group if layers is None or name in layers] for group in groups]
     found = [group for group in chosen if group]
     if len(found) < 2:

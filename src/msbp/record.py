@@ -21,7 +21,7 @@ SHOWN = 3  # errors of a file that is no record
 Seconds = Annotated[float, Field(ge=0)]
 # What a run does not learn from; `paper` only holds defaults that other keys refer to.
 IGNORED = (
-    *("seed", "force", "resume", "paths", "paper", "hydra", "experiment", "task.fold"),
+    *("seed", "force", "resume", "paths", "paper", "hydra", "experiment", "task.fold", "logger", "log_every"),
     *("trainer.threads", "trainer.device", "trainer.save_every", "trainer.keep_checkpoint"),
 )
 # Keys count only off these values: a key added later leaves the signatures of old records as they were.
@@ -31,6 +31,7 @@ UNCOUNTED = {
     "method.carry": "time",
     "method.schedule": "every",
     "method.period": 1,
+    "method.skip_zero_rows": False,
     "method.sparsifier": "top_k",
 }
 
@@ -195,9 +196,9 @@ def asked(cfg: DictConfig, method: object, k_per_layer: Mapping[str, int]) -> Fi
 
 
 def summary(path: Path, record: Fields) -> str:
-    """What a user wants to know first, in four lines."""
+    """Return scores, seconds, k and path of a record in four lines."""
     letters = "" if record["r"] is None else f" (r={record['r']:g}, gamma={record['gamma']:g})"
-    sample = " on the tiny made-up sample" if record.get("sample") == "tiny" else ""
+    sample = " on the tiny synthetic sample" if record.get("sample") == "tiny" else ""
     reasons = ", ".join(record.get("disturbed") or ["this run was disturbed"])
     shared = "" if record["times_comparable"] else f"; times not comparable: {reasons}"
     kept = ", ".join(f"{layer} {k}" for layer, k in record["k_per_layer"].items())

@@ -113,7 +113,7 @@ def test_a_tiny_sample_has_a_block_of_its_own_that_says_so(trial, runs_of):
     runs = runs_of([trial("baseline"), trial("msbp", r=0.04, gamma=0.8), trial("msbp", 1, r=0.04, gamma=0.8)])
     text = text_of(runs)
     assert first_cells(text) == [
-        "mnist on its tiny made-up sample (h=500, 0 epochs)", "baseline", "msbp (r=0.04, γ=0.8)",
+        "mnist on its tiny synthetic sample (h=500, 0 epochs)", "baseline", "msbp (r=0.04, γ=0.8)",
     ]  # fmt: skip
 
 
@@ -129,8 +129,8 @@ def test_blocks_of_the_same_task_are_told_apart_by_what_differs(trial, runs_of):
     for run, (lr, size) in zip(runs, ((0.1, 16), (0.01, 16), (0.01, 32)), strict=True):
         run["config"] = run["config"] | {"optimizer": {"lr": lr}, "task": SHARED["task"] | {"size": size}}
     (made,) = other(runs_of(runs), [])
-    titles = [block.columns[0].removeprefix("mnist on its tiny made-up sample (h=500, 0 epochs)") for block in
-              made.sheets[0].blocks]  # fmt: skip
+    common = "mnist on its tiny synthetic sample (h=500, 0 epochs)"
+    titles = [block.columns[0].removeprefix(common) for block in made.sheets[0].blocks]
     assert sorted(titles) == [
         ", task.size=16, optimizer.lr=0.01", ", task.size=16, optimizer.lr=0.1",
         ", task.size=32, optimizer.lr=0.01",

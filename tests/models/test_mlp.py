@@ -11,7 +11,7 @@ def test_the_papers_network_is_784_500_500_10_with_relu_and_dropout():
     kinds = [nn.Linear, nn.ReLU, nn.Dropout, nn.Linear, nn.ReLU, nn.Dropout, nn.Linear]
     assert [type(part) for part in model.net] == kinds
     assert [tuple(p.shape) for p in model.parameters()][::2] == [(500, 784), (500, 500), (10, 500)]
-    assert model.hidden_layers == [["net.0", "net.3"]]
+    assert model.msbp_hidden_layers == [["net.0", "net.3"]]
 
 
 def test_weights_and_biases_start_within_one_over_root_of_the_inputs():

@@ -22,7 +22,7 @@ def batch(model: Parser, size: int = 5):
 def test_one_output_a_transition_and_the_output_layer_is_not_hidden(layers):
     model = Parser(**SIZES, embedding=4, hidden=8, layers=layers)
     assert model(batch(model)[0]).shape == (5, 7)
-    (hidden,) = model.hidden_layers
+    (hidden,) = model.msbp_hidden_layers
     modules = dict(model.named_modules())
     assert [modules[name].out_features for name in hidden] == [8] * layers
     assert modules[hidden[0]].in_features == 48 * 4 and model.embedding.num_embeddings == 20 + 7 + 4

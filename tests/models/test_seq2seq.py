@@ -117,7 +117,7 @@ def test_baseline_and_methods_share_every_dropout():
 
 def test_hidden_layers_are_the_gates_of_encoder_and_decoder():
     model = network(hidden=8)
-    assert model.hidden_layers == [["encoder"], ["decoder"]]
+    assert model.msbp_hidden_layers == [["encoder"], ["decoder"]]
     assert convert(model, r=0.25, gamma=0.5) == {"encoder": 2, "decoder": 2}
     model.loss(*BATCH).backward()
     assert set(memories(model)) == {

@@ -64,7 +64,7 @@ def test_the_output_weights_stay_within_their_norm():
 
 def test_hidden_layers_are_the_convolutions():
     model = network(windows=[2, 4])
-    assert model.hidden_layers == [["convs.0", "convs.1"]]
+    assert model.msbp_hidden_layers == [["convs.0", "convs.1"]]
     assert convert(model, r=0.25, gamma=0.5) == {"convs.0": 2, "convs.1": 2}
 
 

@@ -39,7 +39,7 @@ def test_the_order_of_words_matters():
 def test_methods_get_the_feed_forward_layers_or_those_of_attention_too(sparse, count):
     model = network(sparse=sparse)
     kept = convert(model, 0.25, 0.8)
-    assert list(kept) == [name for group in model.hidden_layers for name in group]
+    assert list(kept) == [name for group in model.msbp_hidden_layers for name in group]
     assert len(kept) == 2 * count and kept["blocks.1.feed_forward.0"] == 6
     model.loss(WORDS, OFFSETS, LABELS).backward()
     assert memories(model).keys() == kept.keys()

@@ -42,7 +42,7 @@ class Declared(nn.Module):
         super().__init__()
         self.encoder, self.extra = nn.Linear(6, 10), nn.Linear(10, 10)
         self.decoder, self.out = nn.Linear(10, 30), nn.Linear(30, 3)
-        self.hidden_layers = [["encoder"], ["decoder"]]
+        self.msbp_hidden_layers = [["encoder"], ["decoder"]]
 
     def forward(self, x):
         return self.out(self.decoder(self.extra(self.encoder(x).relu()).relu()).relu())

@@ -157,18 +157,13 @@ def test_a_refused_model_is_told_what_it_could_have_converted():
         convert(nn.GRU(3, 3))
 
 
-def test_names_of_layers_as_one_string_are_refused():
-    with pytest.raises(ValueError, match=r"layers=\['10'\]"):
-        convert(mlp(4, 5, 3), layers="10")
-
-
 def test_layers_that_do_not_exist_or_are_not_linear_are_refused_by_name():
     with pytest.raises(ValueError, match="nowhere"):
         convert(mlp(4, 5, 3), layers=["nowhere"])
     with pytest.raises(ValueError, match="'1'"):
         convert(mlp(4, 5, 3), layers=["1"])
     model = Declared()
-    model.hidden_layers = [["encoder", "gone"]]
+    model.msbp_hidden_layers = [["encoder", "gone"]]
     with pytest.raises(ValueError, match="gone"):
         convert(model)
 

@@ -26,7 +26,7 @@ def train(choices, seed=0, loader=None):
     with torch.no_grad():
         for p in model.parameters():
             p.copy_(torch.randn(p.shape, generator=source) * 0.2)
-    convert(model, r=0.1, **choices)
+    convert(model, r=0.1, min_width=1, **choices)
     optimizer, losses = optim.Adam(model.parameters(), 1e-2), []
     batches = ((torch.randn(16, 12, generator=source), torch.arange(16) % 4) for _ in range(10))
     for x, y in loader or batches:

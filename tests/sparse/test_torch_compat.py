@@ -74,7 +74,7 @@ class Library:
     def network(self) -> nn.Module:
         torch.manual_seed(1)
         model = Network()
-        self.sparse.convert(model, r=0.3)
+        self.sparse.convert(model, r=0.3, min_width=1)
         return model
 
     def train(self, model, forward, context=torch.enable_grad):

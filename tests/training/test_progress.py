@@ -19,7 +19,7 @@ ROW = {"epoch": 1, "labels": 7000, "loss": 0.25, "dev": 97.5, **SECONDS}
 
 @pytest.fixture
 def screen(monkeypatch):
-    """Where a console on a terminal of 100 columns draws."""
+    """The text that a console on a terminal of 100 columns has drawn."""
     drawn = io.StringIO()
     monkeypatch.setattr(progress, "console", Console(file=drawn, force_terminal=True, width=100))
     monkeypatch.setattr(progress, "BETWEEN", 0)

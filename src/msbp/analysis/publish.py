@@ -137,7 +137,7 @@ def refuse_unfit(run: Any, allow_dirty: bool) -> None:
     """Raise ValueError for a run that must not be published."""
     named = f"{run.task} {run.method} seed {run.seed} ({run.signature})"
     if run.sample == "tiny":
-        raise ValueError(f"{named} ran on a tiny made-up sample: trials are never published")
+        raise ValueError(f"{named} ran on a tiny synthetic sample: trials are never published")
     if (run.dirty or run.commit == "unknown") and not allow_dirty:
         raise ValueError(
             f"{named} ran on uncommitted code, so nobody can repeat it from commit {run.commit[:8]}: "

@@ -172,7 +172,7 @@ def block_titles(runs: pd.DataFrame, shared: pd.Series) -> dict[str, str]:
 
 
 def title(run: pd.Series) -> str:
-    sample = " on its tiny made-up sample" if run["sample"] == "tiny" else ""
+    sample = " on its tiny synthetic sample" if run["sample"] == "tiny" else ""
     epochs = len(run.history)
     width = "" if pd.isna(run.hidden) else f"h={int(run.hidden)}, "
     return f"{run.task}{sample} ({width}{epochs} epoch{'s' * (epochs != 1)})"

@@ -40,7 +40,7 @@ class MaskedDense:
     name: str = "masked_dense"
 
     def install(self, model: nn.Module) -> Installed:
-        for name in (name for group in model.hidden_layers for name in group):  # type: ignore[union-attr]
+        for name in (name for group in model.msbp_hidden_layers for name in group):  # type: ignore[union-attr]
             layer = model.get_submodule(name)
             k = entries_kept(self.r, layer.out_features)  # type: ignore[arg-type]
             layer.register_forward_hook(partial(masks_gradient, k))

@@ -128,7 +128,7 @@ def backward_flops(task: Task, model: nn.Module, examples: Mapping[Shapes, Batch
     The model and the random state are left unchanged.
     """
     whole = WithLoss(task, copy.deepcopy(model))
-    hidden = [f"WithLoss.model.{name}" for group in model.hidden_layers for name in group]  # type: ignore
+    hidden = [f"WithLoss.model.{name}" for group in model.msbp_hidden_layers for name in group]  # type: ignore
     enabled = mkldnn.enabled
     mkldnn.enabled = False  # type: ignore[assignment]  # an LSTM of oneDNN is one operation to the counter
     try:

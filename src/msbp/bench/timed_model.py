@@ -41,7 +41,7 @@ class TimedModel:
         method = build(cfg.method)
         torch.manual_seed(cfg.seed)
         model = build(cfg.model, **splits.sizes)
-        turns = len(model.hidden_layers) if getattr(method, "schedule", "every") == "alternate" else 1
+        turns = len(model.msbp_hidden_layers) if getattr(method, "schedule", "every") == "alternate" else 1
         self.name = name
         self.k_per_layer: dict[str, int] = method.install(model).k_per_layer
         self.r: float = 1 - (1 - getattr(method, "r", 1.0)) / turns if self.k_per_layer else 1.0

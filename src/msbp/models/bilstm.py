@@ -46,7 +46,7 @@ class BiLSTM(nn.Module):
         between = dropout if layers > 1 else 0.0  # torch warns of dropout in a single layer
         self.lstm = nn.LSTM(inputs, each, layers, bidirectional=True, dropout=between)
         self.output = nn.Linear(2 * each, outputs)
-        self.hidden_layers = [["lstm"]]
+        self.msbp_hidden_layers = [["lstm"]]
 
     def forward(self, words: Tensor, features: Tensor, sizes: Tensor) -> Tensor:
         """Logits (N, C) of words (N) and their features (N, F); sizes (T): of time steps, in words."""

@@ -20,7 +20,7 @@ class MLP(nn.Module):
                  dropout: Share = 0.1, name: str = "mlp"):  # fmt: skip
         super().__init__()
         self.name = name
-        self.net, self.hidden_layers = hidden_stack(inputs, hidden, layers, outputs, dropout)
+        self.net, self.msbp_hidden_layers = hidden_stack(inputs, hidden, layers, outputs, dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (B, o) of pixels (B, i)."""

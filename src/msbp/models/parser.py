@@ -28,7 +28,7 @@ class Parser(nn.Module):
         self.name = name
         self.embedding = nn.Embedding(words + tags + labels + 1, embedding)
         nn.init.uniform_(self.embedding.weight, -init, init)
-        self.net, self.hidden_layers = hidden_stack(
+        self.net, self.msbp_hidden_layers = hidden_stack(
             FEATURES * embedding, hidden, layers, 1 + 2 * labels, dropout, ACTIVATIONS[activation]
         )
 

@@ -74,7 +74,7 @@ class Seq2Seq(nn.Module):
         if tied:
             self.output.weight = self.target_embedding.weight
         self.dropout, self.embedding_dropout = nn.Dropout(dropout), nn.Dropout(embedding_dropout)
-        self.hidden_layers = [["encoder"], ["decoder"]]
+        self.msbp_hidden_layers = [["encoder"], ["decoder"]]
 
     def forward(self, source: Tensor, lengths: Tensor, inputs: Tensor, sizes: Tensor) -> Tensor:
         """Logits (N, V) of the word after each of the input words (B, T), in the order of `packed`.

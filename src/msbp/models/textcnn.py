@@ -37,7 +37,7 @@ class TextCNN(nn.Module):
         self.convs = nn.ModuleList(MaxOverTime(width, hidden, window) for window in windows)
         self.dropout = nn.Dropout(dropout)
         self.output = nn.Linear(hidden * len(windows), outputs)
-        self.hidden_layers = [[f"convs.{i}" for i in range(len(windows))]]
+        self.msbp_hidden_layers = [[f"convs.{i}" for i in range(len(windows))]]
 
     def forward(self, words: Tensor, offsets: Tensor) -> Tensor:
         """Logits (B, o) of words (N) with the offsets of sentences in them (B + 1)."""

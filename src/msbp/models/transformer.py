@@ -78,7 +78,7 @@ class Transformer(nn.Module):
         self.project, self.dropout = nn.Linear(self.embedding.embedding_dim, hidden), nn.Dropout(dropout)
         self.blocks = nn.ModuleList(Block(hidden, feed_forward, heads, dropout) for _ in range(layers))
         self.norm, self.output = nn.LayerNorm(hidden), nn.Linear(hidden, outputs)
-        self.hidden_layers = [[f"blocks.{i}.{name}" for name in SPARSE[sparse]] for i in range(layers)]
+        self.msbp_hidden_layers = [[f"blocks.{i}.{name}" for name in SPARSE[sparse]] for i in range(layers)]
 
     def forward(self, words: Tensor, offsets: Tensor) -> Tensor:
         """Logits (B, o) of words (N) with the offsets of sentences in them (B + 1)."""

@@ -1,7 +1,8 @@
 """Sparse backpropagation with memory for torch modules.
 
 The method: sparsifiers.py has the entries of a gradient that are kept, memory.py the rest that is carried on,
-reference.py the paper's algorithms as printed; convert.py makes a model's layers sparse. The layers are in
+reference.py the paper's algorithms as printed; convert.py makes a model's layers sparse, which layers.py
+chooses, and status.py shows them. The layers are in
 linear, lstm and conv, their CPU kernels, and those of the optimizers, in kernels. README.md describes it all.
 """
 
@@ -20,6 +21,7 @@ from .memory import GradientMemory
 from .row_sparse import RowSparseGradient
 from .running import running_states
 from .sparsifiers import entries_kept, top_k, unified_top_k
+from .status import dense, status
 
 __all__ = [
     "Chain",
@@ -35,6 +37,7 @@ __all__ = [
     "backward",
     "convert",
     "cross_entropy",
+    "dense",
     "entries_kept",
     "fuse",
     "keep_mask",
@@ -42,6 +45,7 @@ __all__ = [
     "memories",
     "revert",
     "running_states",
+    "status",
     "top_k",
     "unified_top_k",
 ]

@@ -1,24 +1,32 @@
 """convert and fuse: change the classes of layers in place: objects, parameters and keys stay."""
 
+import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from torch import nn
 from torch.nn.utils import parametrize
 
+from . import layers as choice
+from . import trial
 from .conv.base import SparseConvolution
 from .conv.conv import SparseConv1d, SparseConv2d
 from .conv.max_over_time import FusedMaxOverTime, MaxOverTime, SparseMaxOverTime
+from .layers import Layers, Pattern, width
 from .linear.chain import Chain
 from .linear.embedding import RowEmbedding, keeps_rows
-from .linear.linear import SparseLinear
+from .linear.linear import SparseLayer, SparseLinear
+from .linear.transposed import conv1d, sparse_conv1d
 from .lstm.lstm import FusedLSTM, SparseLSTM, adoptable, check_lstm_choices
 from .memory import GradientMemory, check_choices, is_number
 from .sparsifiers import TOP_K, entries_kept
+from .status import REMARKS
 from .torch_compat import Converted
 
-SPARSE_OF: dict[type[nn.Module], type[SparseLinear] | type[SparseConvolution] | type[SparseLSTM]] = {
+log = logging.getLogger(__name__)
+SPARSE_OF: dict[type[nn.Module], type[SparseLayer] | type[SparseConvolution] | type[SparseLSTM]] = {
     nn.Linear: SparseLinear,
     nn.LSTM: SparseLSTM,
     nn.Conv1d: SparseConv1d,
@@ -28,9 +36,17 @@ SPARSE_OF: dict[type[nn.Module], type[SparseLinear] | type[SparseConvolution] | 
 KINDS = ", ".join(kind.__name__ for kind in SPARSE_OF)
 
 
+class Kept(dict[str, int]):
+    """k by the dotted name of each layer that convert made sparse; `skipped` says why not of the others."""
+
+    def __init__(self, kept: Mapping[str, int], skipped: Mapping[str, str]):
+        super().__init__(kept)
+        self.skipped = dict(skipped)
+
+
 def convert(
     model: nn.Module,
-    r: float = 0.04,
+    r: float | Mapping[Pattern, float] = 0.04,
     gamma: float = 0.8,
     *,
     memory: str = "shared",
@@ -40,49 +56,88 @@ def convert(
     carry: str = "time",
     sparsifier: str = TOP_K,
     memory_control: str | None = None,
-    layers: Iterable[str] | None = None,
-) -> dict[str, int]:
+    layers: Layers | None = None,
+    exclude: Layers | None = None,
+    min_width: int | None = None,
+    sample: Any = None,
+    skip_zero_rows: bool = True,
+    save_memory: bool = False,
+) -> Kept:
     """Make the hidden layers of a model sparse, in place; return k for each of their dotted names.
 
-    Hidden are `layers`, else `model.hidden_layers` (groups of dotted names), else every nn.LSTM and every
-    nn.Linear but the last; SPARSE_OF lists the kinds. An nn.Sequential that holds a linear one becomes a
-    Chain. gamma = 0 is SBP; gates and carry are for LSTMs, see SparseLSTM; sparsifier (see sparsifiers.py)
-    and memory_control (see controls.py) are for comparison, and slow. ValueError if a setting is out of range
-    or applies to no layer, a name is no such layer, no layer is found, or the model was converted before;
-    the model is unchanged then.
+    Args:
+        r: share of the outputs of a layer that is propagated, or shares by pattern, the first that fits; a
+            mapping selects the layers that its patterns fit.
+        gamma: share of the others that the memory keeps; 0 is SBP, without memory.
+        layers: dotted names, globs, compiled regular expressions, or a function of name and module. Else the
+            layers that `model.msbp_hidden_layers` names (groups of dotted names), else every nn.LSTM, and
+            every linear layer that is neither an output layer nor an adapter. transformers' Conv1D counts as
+            linear.
+        exclude: patterns of layers that stay as they are.
+        min_width: fewest inputs and outputs of a layer that is not named by `layers`, by `r` or by the model;
+            128 by default, 0 with a sample.
+        sample: arguments of the model, as a tensor, tuple or mapping, or a function that calls it. Layers
+            that are not faster with them stay as they are, and so does the last linear layer that runs.
+        skip_zero_rows: leave rows of linear layers that have no gradient, as of padding, out of the shared
+            memory.
+        save_memory: have the state_dict hold the memories; load it into plain models with strict=False.
+        memory, selection, bias: see SparseLayer. gates, carry: see SparseLSTM.
+        sparsifier, memory_control: see sparsifiers.py and controls.py; for comparison, and slow.
+
+    An nn.Sequential that holds a sparse linear layer becomes a Chain. ValueError if a setting is out of range
+    or applies to no layer, a pattern fits no layer, or no layer is found; the model is unchanged then.
     """
-    if not (is_number(r) and 0 < r <= 1):
-        raise ValueError(
-            f"sparse ratio r must be a number in (0, 1], got {r!r}; without it backpropagation is plain"
-        )
+    ratios = _ratios(r)
     check_choices(gamma, memory, selection, bias, sparsifier, memory_control)
     check_lstm_choices(memory, gates, carry)
-    if isinstance(layers, str):
-        raise ValueError(f"layers must be a list of dotted names, got a string: write layers=[{layers!r}]")
-    _refuse_second_time(model)
-    names = _hidden(model) if layers is None else list(layers)
-    found = {name: _layer(model, name) for name in names}
+    _refuse_fused(model)
+    kinds = _sparse_kinds()
+    candidates = choice.convertible(model, kinds)
+    for argument, given in (("r", list(ratios)), ("layers", layers), ("exclude", exclude)):
+        if given is not None and not (argument == "r" and not isinstance(r, Mapping)):
+            _check_names(argument, given, model, candidates)
+    calls: dict[str, trial.Call] = (
+        {} if sample is None else trial.calls(model, sample, _linear_and(model, candidates))
+    )
+    names, skipped = _chosen(model, candidates, r, layers, exclude, min_width, calls)
+    found = {name: candidates[name] if name in candidates else _layer(model, name, kinds) for name in names}
     if not found:
-        can = [name for name, module in model.named_modules() if type(module) in SPARSE_OF]
-        hint = f"layers=[] may name {can}" if can else f"it has nothing of {KINDS}"
-        raise ValueError(f"{type(model).__name__} has no hidden layer to make sparse; {hint}")
+        raise ValueError(_nothing_left(model, candidates, skipped))
     _refuse_unused({type(layer) for layer in found.values()}, selection, gates, carry)
-    kept = {name: entries_kept(r, _width(layer)) for name, layer in found.items()}
-    for name, layer in found.items():
-        kind: Any = SPARSE_OF[type(layer)]
+    kept = {name: entries_kept(_ratio(ratios, name), width(layer)) for name, layer in found.items()}
+
+    def adopt(layer: nn.Module, name: str) -> None:
+        kind: Any = kinds[type(layer)]
         choices: dict[str, Any] = {"memory": memory, "selection": selection, "bias_gradient": bias}
         choices |= {"sparsifier": sparsifier, "memory_control": memory_control}
         if kind is SparseLSTM:
             choices |= {"gates": gates, "carry": carry}
+        if issubclass(kind, SparseLayer):
+            choices["skip_zero_rows"] = skip_zero_rows
         kind.adopt(layer, name, kept[name], gamma, **choices)
+
+    if sample is not None:
+        remarks = _slower(found, calls, adopt)
+        skipped |= remarks
+        found = {name: layer for name, layer in found.items() if name not in remarks}
+        if not found:
+            raise ValueError(_nothing_left(model, candidates, skipped))
+    for name, layer in found.items():
+        adopt(layer, name)
+        for module in layer.modules():
+            if save_memory and isinstance(module, GradientMemory):
+                module.in_state_dict = True
+    for name, reason in skipped.items():
+        REMARKS[model.get_submodule(name)] = reason
+        log.info("%s stays as it is: %s", name, reason)
     _chain(model, lambda sequential: any(type(module) is SparseLinear for module in sequential))
     _fuse_others(model)
-    return kept
+    return Kept({name: kept[name] for name in found}, skipped)
 
 
 def fuse(model: nn.Module) -> list[str]:
     """Convert a model in place to the same fast path with a dense backward pass; return its layers' names."""
-    _refuse_second_time(model)
+    _refuse_converted(model)
     chained = _chain(model, lambda sequential: any(type(module) is nn.Linear for module in sequential))
     inside = {module for sequential in chained for module in sequential if type(module) is nn.Linear}
     recurrent = {FusedLSTM.adopt(module) for module in model.modules() if adoptable(module)}
@@ -125,41 +180,154 @@ def memories(model: nn.Module) -> dict[str, GradientMemory]:
     }
 
 
-def _hidden(model: nn.Module) -> list[str]:
-    groups = getattr(model, "hidden_layers", None)
-    if groups is not None:
-        return [name for group in groups for name in group]
-    kinds = {name: type(module) for name, module in model.named_modules()}
-    linear = [name for name, kind in kinds.items() if kind is nn.Linear]
-    return [name for name, kind in kinds.items() if kind is nn.LSTM or name in linear[:-1]]
+def _ratios(r: float | Mapping[Pattern, float]) -> dict[Pattern, float]:
+    """Return the sparse ratios by pattern; ValueError for one out of range."""
+    ratios: dict[Pattern, float] = dict(r) if isinstance(r, Mapping) else {"*": r}
+    for pattern, ratio in ratios.items():
+        if not (is_number(ratio) and 0 < ratio <= 1):
+            of = "" if not isinstance(r, Mapping) else f" of {getattr(pattern, 'pattern', pattern)!r}"
+            raise ValueError(
+                f"sparse ratio r{of} must be a number in (0, 1], got {ratio!r}; without it backpropagation "
+                "is plain"
+            )
+    if not ratios:
+        raise ValueError("r={} selects no layer: give a number, or a mapping from patterns to numbers")
+    return ratios
 
 
-def _width(layer: nn.Module) -> int:
-    """Return the width that r is a part of: a convolution's channels at one window, the units of one gate."""
-    names = ("out_features", "hidden_size", "out_channels")
-    return next(getattr(layer, name) for name in names if hasattr(layer, name))
+def _ratio(ratios: Mapping[Pattern, float], name: str) -> float:
+    """Return the ratio of a layer: of its name, else of the first pattern that fits."""
+    if name in ratios:
+        return ratios[name]
+    for pattern, ratio in ratios.items():
+        if choice.fits(pattern, name):
+            return ratio
+    raise ValueError(f"r has no ratio for layer {name!r}: add it, or '*' for all others, to r={dict(ratios)}")
 
 
-def _layer(model: nn.Module, name: str) -> nn.Module:
+def _sparse_kinds() -> dict[type[nn.Module], Any]:
+    """Return the sparse class of each class that can be converted."""
+    transposed: Any = conv1d()
+    # convert makes dense maxima over time of its own, which a second conversion may take
+    known: dict[type[nn.Module], Any] = SPARSE_OF | {FusedMaxOverTime: SparseMaxOverTime}
+    return known if transposed is None else known | {transposed: sparse_conv1d(transposed)}
+
+
+def _chosen(
+    model: nn.Module,
+    candidates: Mapping[str, nn.Module],
+    r: float | Mapping[Pattern, float],
+    layers: Layers | None,
+    exclude: Layers | None,
+    min_width: int | None,
+    calls: dict[str, trial.Call],
+) -> tuple[list[str], dict[str, str]]:
+    """Return the names of the layers to convert, and of others why they stay as they are."""
+    skipped: dict[str, str] = {}
+    if layers is not None:
+        exact = [name for name in choice.listed(layers) if isinstance(name, str) and choice.is_name(name)]
+        matched = [name for name, module in candidates.items() if choice.matches(layers, name, module)]
+        names = list(dict.fromkeys([*exact, *matched]))
+    else:
+        last = next((name for name in reversed(calls) if choice.is_linear(model.get_submodule(name))), None)
+        least = (0 if calls else choice.MIN_WIDTH) if min_width is None else min_width
+        least = 0 if isinstance(r, Mapping) else least
+        names, skipped = choice.hidden(model, candidates, least, last)
+        if isinstance(r, Mapping):
+            exact = [name for name in r if isinstance(name, str) and choice.is_name(name)]
+            fitting = [name for name in names if any(choice.fits(pattern, name) for pattern in r)]
+            skipped |= {name: "no pattern of r fits" for name in names if name not in fitting}
+            names = list(dict.fromkeys([*exact, *fitting]))
+    if exclude is not None:
+        out = [name for name in names if choice.matches(exclude, name, model.get_submodule(name))]
+        skipped |= dict.fromkeys(out, "excluded")
+        names = [name for name in names if name not in out]
+    return names, {name: reason for name, reason in skipped.items() if name not in names}
+
+
+def _slower(
+    found: Mapping[str, nn.Module], calls: Mapping[str, trial.Call], adopt: Callable[..., None]
+) -> dict[str, str]:
+    """Return the layers that are not faster on the sample, and why; remark the gain of the others."""
+    slower = {}
+    for name, layer in found.items():
+        if name not in calls:
+            slower[name] = "not run by the sample"
+            continue
+        gain = trial.gain(layer, calls[name], partial(adopt, name=name))
+        if gain > 1:
+            REMARKS[layer] = f"{gain:.2f}× on the sample"
+        else:
+            slower[name] = f"not faster: {gain:.2f}× on the sample"
+    return slower
+
+
+def _linear_and(model: nn.Module, candidates: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
+    """Return the candidates and all other linear layers, one of which may be the last that runs."""
+    linear = {name: module for name, module in model.named_modules() if choice.is_linear(module)}
+    return linear | dict(candidates)
+
+
+def _nothing_left(model: nn.Module, candidates: Mapping[str, nn.Module], skipped: Mapping[str, str]) -> str:
+    """Return why a model has no layer to convert, and what to do."""
+    if any(isinstance(module, (SparseLayer, SparseConvolution, SparseLSTM)) for module in model.modules()):
+        return (
+            f"the hidden layers of {type(model).__name__} are converted already: name others in layers=, or "
+            "call msbp.sparse.revert(model) before converting with other settings"
+        )
+    reasons = "".join(f"\n  {name}: {reason}" for name, reason in skipped.items())
+    hint = f"layers=[] may name {list(candidates)}" if candidates else f"it has nothing of {KINDS}"
+    return f"{type(model).__name__} has no hidden layer to make sparse; {hint}{reasons}"
+
+
+def _check_names(argument: str, given: Layers, model: nn.Module, candidates: Mapping[str, nn.Module]) -> None:
+    """Raise ValueError for a pattern that fits no layer, unless it is the name of some other module."""
+    modules = dict(model.named_modules())
+    known = modules if argument == "exclude" else candidates
+    names = [pattern for pattern in choice.listed(given) if isinstance(pattern, str) and pattern in modules]
+    rest: Any = [pattern for pattern in choice.listed(given) if pattern not in names]
+    choice.check_patterns(argument, rest if rest or names else given, model, list(known))
+
+
+def _layer(model: nn.Module, name: str, kinds: Mapping[type[nn.Module], Any]) -> nn.Module:
+    """Return the layer of this name; ValueError unless it can be converted."""
     try:
         layer = model.get_submodule(name)
     except AttributeError:
-        known = [other for other, module in model.named_modules() if type(module) in SPARSE_OF]
+        known = list(choice.convertible(model, kinds))
         raise ValueError(f"{type(model).__name__} has no layer {name!r}; it can convert {known}") from None
+    if isinstance(layer, Converted):
+        raise ValueError(
+            f"layer {name!r} is a {type(layer).__name__} already: call msbp.sparse.revert(model) before "
+            "converting with other settings"
+        )
     if isinstance(layer, nn.LSTM) and layer.proj_size:
         raise ValueError(f"LSTM {name!r} has a projection; only one with proj_size=0 can be sparse")
-    if type(layer) not in SPARSE_OF or parametrize.is_parametrized(layer):
+    if type(layer) not in kinds or parametrize.is_parametrized(layer):
         raise ValueError(f"layer {name!r} is a {type(layer).__name__}; only {KINDS} can be sparse")
     return layer
 
 
-def _refuse_second_time(model: nn.Module) -> None:
+def _refuse_fused(model: nn.Module) -> None:
+    """Raise ValueError if `fuse` has converted the model."""
     for name, module in model.named_modules():
-        if isinstance(module, (SparseLinear, SparseConvolution, FusedLSTM, FusedMaxOverTime, Chain)):
-            raise ValueError(
-                f"{name or 'the model'} is a {type(module).__name__} already: convert or fuse a model once, "
-                "or call msbp.sparse.revert(model) before converting with other settings"
-            )
+        chained = isinstance(module, Chain) and not any(isinstance(m, SparseLayer) for m in module)
+        if chained or type(module) is FusedLSTM:
+            _refuse(name, module)
+
+
+def _refuse_converted(model: nn.Module) -> None:
+    """Raise ValueError if `convert` or `fuse` has converted the model."""
+    for name, module in model.named_modules():
+        if isinstance(module, (SparseLayer, SparseConvolution, FusedLSTM, FusedMaxOverTime, Chain)):
+            _refuse(name, module)
+
+
+def _refuse(name: str, module: nn.Module) -> None:
+    raise ValueError(
+        f"{name or 'the model'} is a {type(module).__name__} already: fuse a model once, and convert it or "
+        "fuse it, or call msbp.sparse.revert(model) before converting with other settings"
+    )
 
 
 def _refuse_unused(kinds: set[type[nn.Module]], selection: str, gates: str, carry: str) -> None:
@@ -167,7 +335,10 @@ def _refuse_unused(kinds: set[type[nn.Module]], selection: str, gates: str, carr
         raise ValueError(
             f"gates={gates} and carry={carry} are for LSTMs, and no hidden layer is one: leave them out"
         )
-    if kinds <= {nn.Linear, nn.LSTM} and selection in ("per_position", "pooled"):
+    if not kinds & {nn.Conv1d, nn.Conv2d, MaxOverTime, FusedMaxOverTime} and selection in (
+        "per_position",
+        "pooled",
+    ):
         raise ValueError(
             f"selection={selection} is for convolutions, and no hidden layer is one: use per_example"
         )

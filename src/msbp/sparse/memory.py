@@ -2,11 +2,12 @@
 
 Letters: B batch, n width (out_features), m memory. The paper has one example a step and leaves a
 mini-batch open; the three kinds below are three readings of it. m is a buffer that is not in the
-state_dict, so that weights load into models with and without memory; `m` and `load` are for checkpoints.
+state_dict unless `in_state_dict` is set, so that weights load into models with and without memory; `m` and
+`load` are for other checkpoints.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any, Self
 
@@ -21,6 +22,7 @@ class GradientMemory(nn.Module, ABC):
     """The m of a layer. `estimate` reads it, `store` writes it, so that a failed backward changes nothing."""
 
     m: Tensor
+    in_state_dict = False
     has_kernel = False  # whether the CPU kernels know this kind
     control: MemoryControl | None
 
@@ -106,6 +108,25 @@ class GradientMemory(nn.Module, ABC):
     def fits(self, rows: int) -> bool:
         """Return whether a memory of this kind may have so many rows."""
         return rows == 1
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        if self.in_state_dict:
+            destination[f"{prefix}m"] = self.m if keep_vars else self.m.detach()
+
+    def _load_from_state_dict(
+        self, state_dict: Mapping[str, Any], prefix: str, metadata: Any, strict: bool, missing: list[str],
+        unexpected: list[str], errors: list[str],
+    ) -> None:  # fmt: skip
+        """Load m where the state has it; weights of a plain model leave it as it is."""
+        key = f"{prefix}m"
+        others = {name: value for name, value in state_dict.items() if name != key}
+        super()._load_from_state_dict(others, prefix, metadata, strict, missing, unexpected, errors)
+        if key in state_dict:
+            try:
+                self.load(state_dict[key])
+            except ValueError as error:
+                errors.append(f"{key}: {error}")
 
     def extra_repr(self) -> str:
         return f"gamma={self.gamma}"

@@ -73,7 +73,8 @@ def gradients(model: nn.Module, task: Task, batches: Iterable[Batch]) -> tuple[V
 
 def hidden_names(model: nn.Module) -> set[str]:
     """Return the dotted names of the hidden layers."""
-    return {name for group in model.hidden_layers for name in group}  # type: ignore[union-attr]
+    groups: Any = model.msbp_hidden_layers
+    return {name for group in groups for name in group}
 
 
 def departures(estimate: Vectors, true: Vectors, hidden: Collection[str]) -> dict[str, float]:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import torch
 from omegaconf import DictConfig, OmegaConf
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, PositiveInt
 from pydantic_core import PydanticCustomError
 from torch import nn
 
@@ -50,6 +50,8 @@ class TrainOptions(Options):
     method: Node
     trainer: Node
     optimizer: Node
+    log_every: PositiveInt
+    logger: dict[str, Node] | None = None
     paper: Fields
 
 

@@ -15,6 +15,7 @@ from torch import nn
 
 from ..files import Fields
 from .checkpoint import Checkpoint
+from .loggers import Loggers
 from .machine import check_threads, device_of
 from .progress import Progress
 from .run import Clip, Run
@@ -51,17 +52,20 @@ class Trainer:
             except ValueError as error:
                 raise ValueError(f"trainer.clip: {error}") from error
 
-    def fit(self, run: Run, checkpoint: Checkpoint) -> None:
+    def fit(self, run: Run, checkpoint: Checkpoint, loggers: Loggers | None = None) -> None:
         """Train to the last epoch, from the checkpoint if there is one; Ctrl-C saves and interrupts."""
         if checkpoint.restore(run.restore):
             log.info("resuming after step %d, in epoch %d", run.state.step, run.state.epoch + 1)
         else:
             self._measure(run)
         run.warm_up(self.clip)
+        loggers = loggers or Loggers()
         with stop_between_steps() as stop, Progress(self.epochs, run.task.metric, run.task.unit) as progress:
             while run.state.epoch < self.epochs:
-                self._epoch(run, checkpoint, stop, progress)
-                progress.epoch(run.end_epoch(last=run.state.epoch + 1 == self.epochs))
+                self._epoch(run, checkpoint, stop, progress, loggers)
+                row = run.end_epoch(last=run.state.epoch + 1 == self.epochs)
+                progress.epoch(row)
+                loggers.epoch(row, run.state.step)
                 self._measure(run)
                 checkpoint.save(run.capture())
 
@@ -69,12 +73,15 @@ class Trainer:
         if self.watch:
             run.state.watched += self.watch(run)
 
-    def _epoch(self, run: Run, checkpoint: Checkpoint, stop: threading.Event, progress: Progress) -> None:
+    def _epoch(
+        self, run: Run, checkpoint: Checkpoint, stop: threading.Event, progress: Progress, loggers: Loggers
+    ) -> None:
         run.model.train()
         batches = run.batches()
         while run.step(batches, self.clip):
             state, seconds = run.state, run.clock.seconds()
             progress.step(state.epoch, state.step_in_epoch, state.loss, state.labels, seconds)
+            loggers.step(state, run.clock)
             if stop.is_set() or (self.save_every and state.step % self.save_every == 0):
                 checkpoint.save(run.capture())
             if stop.is_set():

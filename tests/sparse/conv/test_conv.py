@@ -25,7 +25,7 @@ each_selection = pytest.mark.parametrize("selection", ["per_example", "per_posit
 
 def model_of(conv: nn.Module) -> nn.Module:
     model = nn.ModuleDict({"conv": conv})
-    model.hidden_layers = [["conv"]]  # type: ignore[assignment]
+    model.msbp_hidden_layers = [["conv"]]  # type: ignore[assignment]
     return model
 
 
@@ -149,7 +149,7 @@ def test_convert_takes_convolutions_where_a_model_declares_them():
         nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 3)
     )
     parameters = list(net.parameters())
-    net.hidden_layers = [["0", "3"]]  # type: ignore[assignment]
+    net.msbp_hidden_layers = [["0", "3"]]  # type: ignore[assignment]
     assert convert(net, r=0.25, gamma=0.5) == {"0": 2, "3": 4}
     assert type(net[0]) is SparseConv2d and all(
         a is b for a, b in zip(net.parameters(), parameters, strict=True)

@@ -23,7 +23,7 @@ CLOSE = {torch.float32: {"rtol": 1e-4, "atol": 1e-5}, torch.float64: {"rtol": 1e
 def only(conv: MaxOverTime) -> torch.nn.Module:
     """A model of this one layer."""
     model = torch.nn.ModuleDict({"conv": conv})
-    model.hidden_layers = [["conv"]]  # type: ignore[assignment]
+    model.msbp_hidden_layers = [["conv"]]  # type: ignore[assignment]
     return model
 
 

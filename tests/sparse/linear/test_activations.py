@@ -65,7 +65,7 @@ def test_dropped_entries_are_not_among_them(activation, dtype):
 def test_a_cut_off_entry_may_still_receive_memory(activation, dtype):
     """m is added after σ', so it reaches units that are off: the paper's Algorithm 2, line 12."""
     model = nn.Sequential(nn.Linear(i, n), activation(), nn.Linear(n, c)).to(dtype)
-    convert(model, r=k / n, gamma=0.5)
+    convert(model, r=k / n, gamma=0.5, skip_zero_rows=False)
     m = torch.arange(1.0, n + 1, dtype=dtype).unsqueeze(0)
     model[0].memory.load(m)
     model(torch.randn(1, i, dtype=dtype)).backward(torch.zeros(1, c, dtype=dtype))

@@ -120,7 +120,7 @@ def test_fuse_and_convert_both_keep_rows_of_trained_embeddings(change):
     net = nn.Sequential(nn.Embedding(8, 4), nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2))
     fixed = nn.Embedding.from_pretrained(torch.randn(8, 4))
     model = nn.ModuleDict({"net": net, "fixed": fixed, "clipped": nn.Embedding(8, 4, max_norm=1.0)})
-    model.hidden_layers = [["net.1"]]  # type: ignore[assignment]
+    model.msbp_hidden_layers = [["net.1"]]  # type: ignore[assignment]
     assert "net.0" not in change(model)
     assert [type(net[0]), type(fixed), type(model["clipped"])] == [RowEmbedding, nn.Embedding, nn.Embedding]
     net(IDS).sum().backward()

@@ -23,7 +23,7 @@ class Network(nn.Module):
         self.embedding = nn.Embedding(V, E, padding_idx=padding)
         layers = nn.Linear(F * E, 40), activation(), nn.Dropout(0.2), nn.Linear(40, c)
         self.net = nn.Sequential(*layers)
-        self.hidden_layers = [["net.0"]]
+        self.msbp_hidden_layers = [["net.0"]]
 
     def forward(self, tokens):
         return look_up(self.embedding, self.net, tokens)

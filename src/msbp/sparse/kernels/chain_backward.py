@@ -103,41 +103,54 @@ def add_entries(row, values, columns, count):
 
 @kernel
 def select_each(s, grad, above, B, scratch, grad_bias):
-    """Estimate every row of ∂ℓ/∂h on its own; False if one is not finite."""
+    """Estimate every row of ∂ℓ/∂h on its own; return how many were, or -1 if one is not finite."""
     _, row, bits, search = row_and_search(s, scratch)
     accumulate, distance = s.kind == SHARED, s.distance
-    gamma = np.float32(1 if accumulate else s.gamma)
+    gamma, estimated = np.float32(1 if accumulate else s.gamma), 0
     for b in range(B):
         form_grad_h(scratch, b, s, grad, above)
+        m, m_next, (values, columns) = memory_before(s, b), memory_after(s, b), entries_of(s, b)
+        if skips(s, bits):
+            move(row, search[2], 0, values, columns, 0)
+            continue
+        estimated += 1
         if s.dense_bias:
             add(grad_bias, row)
-        m, m_next, (values, columns) = memory_before(s, b), memory_after(s, b), entries_of(s, b)
         count, distance = sparsify(
             bits, m, gamma, m_next, accumulate, s.k, distance, search, values, columns, 0
         )
         if count < 0:
-            return False
+            return -1
         if not s.dense_bias:
             add_entries(grad_bias, values, columns, count)
     s.distance = distance
-    return True
+    return estimated
+
+
+@kernel
+def skips(s, bits):
+    """Return whether a row of ∂ℓ/∂h, given by its bits, is one of zeros to which no memory is added."""
+    return s.skip_zero_rows and s.kind == SHARED and largest_magnitude(bits) == 0
 
 
 @kernel
 def select_unified(s, grad, above, B, scratch, grad_bias):
-    """Estimate ∂ℓ/∂h by the k columns of the largest sums of magnitudes; False if a row is not finite."""
+    """Estimate ∂ℓ/∂h by the k columns of the largest sums of magnitudes; return as select_each."""
     n, sums, bits, search = row_and_search(s, scratch)
     accumulate = s.kind == SHARED
-    gamma = np.float32(1 if accumulate else s.gamma)
+    gamma, estimated = np.float32(1 if accumulate else s.gamma), 0
     sums[:] = 0
     for b in range(B):
         address = s.grad_h + b * n * BYTES
         row = floats(address, n)
         form_grad_h(address, b, s, grad, above)
+        if skips(s, ints(address, n)):
+            continue
+        estimated += 1
         if s.dense_bias:
             add(grad_bias, row)
         if carry(ints(address, n), memory_before(s, b)) >= INFINITE:  # ∂ℓ/∂h + m
-            return False
+            return -1
         for j in range(n):
             sums[j] += abs(row[j])
     count, distance = top_k(bits, s.k, largest_magnitude(bits), s.distance, search)
@@ -148,7 +161,7 @@ def select_unified(s, grad, above, B, scratch, grad_bias):
         if not s.dense_bias:
             add_entries(grad_bias, values, columns, count)
     s.distance = distance
-    return True
+    return estimated
 
 
 @kernel
@@ -169,14 +182,14 @@ def select(s, grad, above, B, scratch):
     if s.kind == SHARED:
         floats(s.memory_next, n)[:] = 0
     if s.unified:
-        finite = select_unified(s, grad, above, B, scratch, grad_bias)
+        estimated = select_unified(s, grad, above, B, scratch, grad_bias)
     else:
-        finite = select_each(s, grad, above, B, scratch, grad_bias)
-    if finite and s.kind == SHARED:  # m_next is the sum over examples so far
-        m_next, share = floats(s.memory_next, n), np.float32(s.gamma / B)
+        estimated = select_each(s, grad, above, B, scratch, grad_bias)
+    if s.kind == SHARED and estimated >= 0:  # m_next is the sum over estimated rows so far
+        m, m_next, share = floats(s.memory, n), floats(s.memory_next, n), s.gamma / max(1, estimated)
         for j in range(n):
-            m_next[j] *= share
-    return finite
+            m_next[j] = m_next[j] * np.float32(share) if estimated else m[j]
+    return estimated >= 0
 
 
 @kernel

@@ -29,6 +29,7 @@ _WHOLE = (
     "memory", "memory_next",         # (slots, n) and what follows it, (1, n) or (B, n)
     "inputs", "outputs", "k",        # i, n, and k, or 0 for a dense stage
     "kind", "slots",                 # of memory
+    "skip_zero_rows",                # whether a row of zeros neither gets nor leaves any shared memory
     "unified", "dense_bias", "activation",
     "distance",                      # from the largest magnitude to the last row's threshold: a first guess
 )  # fmt: skip

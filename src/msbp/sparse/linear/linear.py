@@ -3,51 +3,42 @@
 Letters: B batch, i in_features, n out_features, k kept. Algorithms 1 and 2; the pass is in autograd.py.
 """
 
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
 
-from ..memory import BIAS_GRADIENTS, GradientMemory, check_choices, memory_of
+from ..memory import BIAS_GRADIENTS, GradientMemory, SharedMemory, check_choices, memory_of
 from ..sparsifiers import HAVE_KERNELS, TOP_K, Sparsifier, largest_of_rows, sparsifier_of, top_k
 from ..torch_compat import Converted, eager_forward
 from .autograd import StageRun
 from .stage import Stage
 
 
-class SparseLinear(Converted, nn.Linear):
+class SparseLayer(Converted):
     """A linear layer that keeps k entries of ∂ℓ/∂h and carries gamma times the rest to the next step.
 
     gamma: 0 is SBP. memory: shared | per_slot | sequential. selection: per_example | unified.
-    bias_gradient: sparse (Σ g) | full (Σ ∂ℓ/∂h). sparsifier, memory_control: see sparsifiers.py and
-    controls.py; plain torch computes them. `enabled = False` makes the backward pass plain until it
-    is set again, and so does `eval()`. The memory is not in the state_dict; `reset_parameters` clears it.
+    bias_gradient: sparse (Σ g) | full (Σ ∂ℓ/∂h). skip_zero_rows: rows of zeros, as of padding, neither get
+    nor leave any shared memory. sparsifier, memory_control: see sparsifiers.py and controls.py; plain torch
+    computes them. `enabled = False` makes the backward pass plain until it is set again, and so does
+    `eval()`. The memory is not in the state_dict; `reset_parameters` clears it.
     """
 
-    name, plain = "", nn.Linear
+    name = ""
     own_state = (
-        "name", "k", "sparsifier", "dense_bias", "unified", "enabled", "step", "memory", "_run",
+        "name", "k", "sparsifier", "dense_bias", "unified", "enabled", "step", "memory",
+        "skip_zero_rows", "_run",
     )  # fmt: skip
+    out_features: int
+    weight: Tensor
     memory: GradientMemory | None
     sparsifier: Sparsifier
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        *,
-        k: int,
-        gamma: float = 0.0,
-        **choices: Any,
-    ):
-        super().__init__(in_features, out_features, bias)
-        self._sparsify(k, gamma, **choices)
-
     @classmethod
-    def adopt(cls, linear: nn.Linear, name: str, k: int, gamma: float, **choices: Any) -> "SparseLinear":
+    def adopt(cls, linear: nn.Module, name: str, k: int, gamma: float, **choices: Any) -> Self:
         """Make a layer sparse in place: the same object, parameters, hooks and state_dict keys."""
-        sparse = cast(SparseLinear, linear)
+        sparse = cast(Self, linear)
         sparse.__class__, sparse.name = cls, name
         sparse._sparsify(k, gamma, **choices)
         return sparse
@@ -59,6 +50,7 @@ class SparseLinear(Converted, nn.Linear):
         memory: str = "shared",
         selection: str = "per_example",
         bias_gradient: str = "sparse",
+        skip_zero_rows: bool = False,
         sparsifier: str = TOP_K,
         memory_control: str | None = None,
     ) -> None:
@@ -70,6 +62,7 @@ class SparseLinear(Converted, nn.Linear):
         self.k, self.dense_bias = k, BIAS_GRADIENTS[bias_gradient]
         self.sparsifier = sparsifier_of(sparsifier, selection, gamma > 0, self.name)
         self.unified, self.enabled, self.step = selection == "unified", True, 0
+        self.skip_zero_rows = skip_zero_rows
         carried = memory_of(memory, self.out_features, gamma, memory_control, self.name)
         self.memory = None if carried is None else carried.to(self.weight)
 
@@ -78,22 +71,6 @@ class SparseLinear(Converted, nn.Linear):
         """Return whether kernels compute this layer's backward pass, as far as its options go."""
         memory: Any = self._modules.get("memory")  # nn.Module's own access takes a microsecond
         return self.__dict__.get("sparsifier") in HAVE_KERNELS and (memory is None or memory.supports_kernel)
-
-    @eager_forward
-    def forward(self, x: Tensor) -> Tensor:
-        """Return h = xWᵀ + b, (..., i) to (..., n)."""
-        run = self.__dict__.get("_run")
-        if run is None:
-            run = self.__dict__["_run"] = StageRun((Stage(self, sparse=self),))
-        return run(x)
-
-    def reset_parameters(self) -> None:
-        """Initialize weight and bias as nn.Linear does; clear the memory and the count of steps."""
-        super().reset_parameters()
-        if "step" in self.__dict__:  # not while nn.Linear is being built
-            self.step = 0
-            if self.memory is not None:
-                self.memory.clear()
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_run"}  # it holds buffers
@@ -112,7 +89,14 @@ class SparseLinear(Converted, nn.Linear):
             g, m = sparsifier(grad_h), None
         else:
             self.memory.on(grad_h, grad_h.shape[1])
-            g, m = self.memory.estimate(grad_h, sparsifier)
+            rows = grad_h.any(1) if self.skip_zero_rows and type(self.memory) is SharedMemory else None
+            if rows is None or rows.all():
+                g, m = self.memory.estimate(grad_h, sparsifier)
+            elif not rows.any():
+                g, m = grad_h, self.memory.m
+            else:
+                estimated, m = self.memory.estimate(grad_h[rows], sparsifier)
+                g = torch.zeros_like(grad_h).masked_scatter_(rows.unsqueeze(1), estimated)
         # a NaN or Inf is among the largest, so looking at g is enough
         return (g, m) if torch.isfinite(g).all() else None
 
@@ -125,3 +109,39 @@ class SparseLinear(Converted, nn.Linear):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, k={self.__dict__.get('k')}"
+
+
+class SparseLinear(SparseLayer, nn.Linear):
+    """nn.Linear with a sparse backward pass; see SparseLayer. `convert` makes it of a layer in place."""
+
+    plain = nn.Linear
+    memory: GradientMemory | None
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        k: int,
+        gamma: float = 0.0,
+        **choices: Any,
+    ):
+        super().__init__(in_features, out_features, bias)
+        self._sparsify(k, gamma, **choices)
+
+    @eager_forward
+    def forward(self, x: Tensor) -> Tensor:
+        """Return h = xWᵀ + b, (..., i) to (..., n)."""
+        run = self.__dict__.get("_run")
+        if run is None:
+            run = self.__dict__["_run"] = StageRun((Stage(self, sparse=self),))
+        return run(x)
+
+    def reset_parameters(self) -> None:
+        """Initialize weight and bias as nn.Linear does; clear the memory and the count of steps."""
+        super().reset_parameters()
+        if "step" in self.__dict__:  # not while nn.Linear is being built
+            self.step = 0
+            if self.memory is not None:
+                self.memory.clear()

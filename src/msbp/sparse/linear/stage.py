@@ -51,6 +51,7 @@ class Sparse(Protocol):
     training: bool
     unified: bool
     dense_bias: bool
+    skip_zero_rows: bool
     memory: GradientMemory | None
 
     @property

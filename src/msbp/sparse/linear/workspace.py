@@ -67,6 +67,7 @@ class StageBuffers:
         self.starts = self.new("starts", n + 2, dtype=INT32)
         assert stage.sparse is not None
         record["unified"], record["dense_bias"] = stage.sparse.unified, stage.sparse.dense_bias
+        record["skip_zero_rows"] = stage.sparse.skip_zero_rows
         record["distance"], record["kind"] = FIRST_DISTANCE, KINDS[type(self.memory)]
         if stage.sparse.unified:
             self.new("grad_h", capacity, n)

@@ -1,0 +1,24 @@
+"""SparseCallback for transformers.Trainer: a schedule of the sparse backward pass."""
+
+from typing import Any
+
+from transformers import TrainerCallback
+
+from .schedule import SparseSchedule
+
+
+class SparseCallback(TrainerCallback):
+    """Follows a SparseSchedule; what it logs is in `trainer.state.log_history`."""
+
+    def __init__(self, schedule: SparseSchedule):
+        self.schedule = schedule
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Set the layers for the step that begins."""
+        self.schedule.before_step(others["model"], state.global_step)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+        """Log the step that has ended."""
+        metrics = self.schedule.after_step(others["model"])
+        if metrics:
+            state.log_history.append({**metrics, "step": state.global_step})

@@ -1,0 +1,159 @@
+"""Choice of the layers that convert makes sparse: by pattern, or the hidden ones of a model."""
+
+import fnmatch
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from torch import nn
+from torch.nn.utils import parametrize
+
+Pattern = str | re.Pattern[str]  # a dotted name, a glob, or a regular expression that is searched for
+Layers = Pattern | Iterable[Pattern] | Callable[[str, nn.Module], bool]
+MIN_WIDTH = 128  # of inputs and outputs; narrower layers gain nothing on average
+# Last parts of the names of output layers; in a container of such a name, the last layer is one.
+OUTPUT_CONTAINERS = ("head", "heads", "lm_head", "classifier", "fc", "score", "qa_outputs")
+OUTPUT_NAMES = (*OUTPUT_CONTAINERS, "decoder")
+ADAPTER = re.compile(r"(^|[._])(lora|adapters?)([._]|$)", re.IGNORECASE)
+
+
+def matches(patterns: Layers, name: str, module: nn.Module) -> bool:
+    """Return whether one of the patterns, or the predicate, selects a module."""
+    if isinstance(patterns, str | re.Pattern):
+        patterns = [patterns]
+    if isinstance(patterns, Iterable):
+        return any(fits(pattern, name) for pattern in patterns)
+    return bool(patterns(name, module))
+
+
+def fits(pattern: Pattern, name: str) -> bool:
+    """Return whether a pattern fits a dotted name."""
+    if isinstance(pattern, re.Pattern):
+        return pattern.search(name) is not None
+    return name == pattern or fnmatch.fnmatchcase(name, pattern)
+
+
+def listed(layers: Layers) -> list[Pattern]:
+    """Return the patterns of an argument, none of a predicate."""
+    if isinstance(layers, str | re.Pattern):
+        return [layers]
+    return list(layers) if isinstance(layers, Iterable) else []
+
+
+def is_name(pattern: Pattern) -> bool:
+    """Return whether a pattern is a name and neither glob nor regular expression."""
+    return isinstance(pattern, str) and not any(letter in pattern for letter in "*?[")
+
+
+def check_patterns(argument: str, layers: Layers, model: nn.Module, names: Collection[str]) -> None:
+    """Raise ValueError for a pattern that fits none of these names of layers."""
+    if not (isinstance(layers, str | re.Pattern | Iterable) or callable(layers)):
+        raise ValueError(
+            f"{argument} takes dotted names, globs, compiled regular expressions or a function of name and "
+            f"module, got {layers!r}"
+        )
+    for pattern in listed(layers):
+        if not isinstance(pattern, str | re.Pattern):
+            raise ValueError(f"{argument} has {pattern!r}, which is no name, glob or regular expression")
+        if not any(fits(pattern, name) for name in names):
+            shown = pattern if isinstance(pattern, str) else pattern.pattern
+            raise ValueError(
+                f"{type(model).__name__} has no layer {shown!r} ({argument}); it can convert {list(names)}"
+            )
+
+
+def convertible(model: nn.Module, kinds: Collection[type[nn.Module]]) -> dict[str, nn.Module]:
+    """Return the modules of exactly these kinds whose parameters are their own, by dotted name."""
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if type(module) in kinds
+        and not parametrize.is_parametrized(module)
+        and not getattr(module, "proj_size", 0)
+    }
+
+
+def hidden(
+    model: nn.Module, candidates: Mapping[str, nn.Module], min_width: int, last: str | None = None
+) -> tuple[list[str], dict[str, str]]:
+    """Return the names of the hidden layers among these candidates, and of each other one why it is none.
+
+    Hidden are `model.msbp_hidden_layers` (groups of dotted names), else every LSTM and every linear layer
+    that is neither an output layer, nor an adapter, nor narrow. last: the linear layer that runs last.
+    """
+    groups = getattr(model, "msbp_hidden_layers", None)
+    if groups is not None:
+        return [name for group in groups for name in group], {}
+    linear = {name: module for name, module in model.named_modules() if is_linear(module)}
+    outputs = output_layers(model, linear, last)
+    skipped = {
+        name: f"LSTM {name!r} has a projection; only one with proj_size=0 can be sparse"
+        for name, module in model.named_modules()
+        if isinstance(module, nn.LSTM) and module.proj_size
+    }
+    for name, module in candidates.items():
+        if name in outputs:
+            skipped[name] = "output layer"
+        elif name not in linear:
+            if not isinstance(module, nn.LSTM):
+                skipped[name] = f"{type(module).__name__}: name it in layers="
+            elif module.hidden_size < min_width:
+                skipped[name] = f"narrower than min_width={min_width}"
+        elif ADAPTER.search(name):
+            skipped[name] = "adapter of low rank"
+        elif min(sides(module)) < min_width:
+            skipped[name] = f"narrower than min_width={min_width}"
+    return [name for name in candidates if name not in skipped], skipped
+
+
+def output_layers(model: nn.Module, linear: Mapping[str, nn.Module], last: str | None) -> set[str]:
+    """Return the names of the linear layers that compute a model's output.
+
+    These are transformers' output embeddings, layers whose weight is an embedding's, those named as an output
+    outside of any numbered block, and the one that runs last; of a model without any, the last one.
+    """
+    embedded = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    found = {name for name, module in linear.items() if id(module.weight) in embedded}
+    try:
+        output: Any = model.get_output_embeddings()  # type: ignore[operator]
+    except (AttributeError, NotImplementedError, TypeError):
+        output = None
+    found |= {name for name, module in linear.items() if module is output}
+    by_container = {}
+    for name in linear:
+        container = output_container(name.split("."))
+        if container is not None:
+            by_container[container] = name  # the last one remains
+    found |= set(by_container.values())
+    if last is not None:
+        found.add(last)
+    if not found and linear:
+        found.add(list(linear)[-1])
+    return found
+
+
+def output_container(parts: Sequence[str]) -> str | None:
+    """Return the part of a name up to the one that says that it is an output, or None."""
+    for at, part in enumerate(parts):
+        if part.isdigit():
+            return None
+        if part in (OUTPUT_NAMES if at == len(parts) - 1 else OUTPUT_CONTAINERS):
+            return ".".join(parts[: at + 1])
+    return None
+
+
+def is_linear(module: nn.Module) -> bool:
+    """Return whether a module is a linear layer of torch or transformers."""
+    return isinstance(module, nn.Linear) or type(module).__name__ in ("Conv1D", "SparseConv1D")
+
+
+def sides(module: nn.Module) -> tuple[int, int]:
+    """Return the numbers of inputs and outputs of a linear layer."""
+    n = width(module)
+    return module.weight.numel() // n, n  # type: ignore[operator]
+
+
+def width(layer: nn.Module) -> int:
+    """Return the width that r is a part of: a convolution's channels at one window, the units of one gate."""
+    names = ("out_features", "hidden_size", "out_channels", "nf")
+    return next(getattr(layer, name) for name in names if hasattr(layer, name))

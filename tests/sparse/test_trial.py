@@ -1,0 +1,89 @@
+"""convert(sample=): layers that are not faster on a batch stay as they are, and the model is not changed."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from msbp.sparse import SparseLinear, convert, status, trial
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fast, self.slow, self.unused = nn.Linear(8, 16), nn.Linear(16, 12), nn.Linear(16, 16)
+        self.norm, self.drop, self.out = nn.BatchNorm1d(12), nn.Dropout(0.5), nn.Linear(12, 3)
+
+    def forward(self, x, scale=1.0):
+        return self.out(self.drop(self.norm(self.slow(self.fast(x).relu())))) * scale
+
+
+@pytest.fixture
+def gains(monkeypatch):
+    monkeypatch.setattr(trial, "gain", lambda layer, call, adopt: 1.5 if layer.out_features == 16 else 0.9)
+
+
+SAMPLES = {
+    "a tensor": torch.ones(4, 8),
+    "arguments": (torch.ones(4, 8), 2.0),
+    "named arguments": {"x": torch.ones(4, 8), "scale": 2.0},
+    "a function": lambda model: model(torch.ones(4, 8)),
+}
+
+
+@pytest.mark.parametrize("sample", SAMPLES.values(), ids=SAMPLES)
+def test_only_layers_that_get_faster_are_converted_and_the_others_are_reported(gains, sample):
+    model = Model()
+    kept = convert(model, 0.25, sample=sample)
+    assert kept == {"fast": 4}
+    assert kept.skipped == {
+        "slow": "not faster: 0.90× on the sample",
+        "unused": "not run by the sample",
+        "out": "output layer",
+    }
+    table = {row.name: row.remark for row in status(model)}
+    assert table["fast"] == "1.50× on the sample" and table["slow"].startswith("not faster")
+
+
+def test_a_sample_leaves_model_and_generator_as_they_were(gains):
+    model = Model()
+    model.drop.eval()
+    before, state = copy.deepcopy(model.state_dict()), torch.get_rng_state()
+    convert(model, sample=torch.randn(4, 8))
+    state_of_model = model.state_dict()
+    assert all(torch.equal(state_of_model[name], value) for name, value in before.items())
+    assert model.training and not model.drop.training and all(p.grad is None for p in model.parameters())
+    assert not any(module._forward_pre_hooks for module in model.modules())
+    torch.set_rng_state(state)
+
+
+def test_nothing_faster_is_an_error_that_lists_the_gains(monkeypatch):
+    monkeypatch.setattr(trial, "gain", lambda *_: 0.5)
+    model = Model()
+    with pytest.raises(ValueError, match=r"(?s)no hidden layer.*fast: not faster: 0.50× on the sample"):
+        convert(model, sample=torch.ones(4, 8))
+    assert not any(isinstance(module, SparseLinear) for module in model.modules())
+
+
+@pytest.mark.parametrize("layer", [nn.Linear(8, 16), nn.LSTM(8, 16, batch_first=True)], ids=repr)
+def test_a_gain_is_the_ratio_of_two_times_and_leaves_the_layer_as_it_was(layer):
+    model = nn.ModuleDict({"layer": layer})
+    found = trial.calls(model, lambda m: m["layer"](torch.ones(2, 3, 8)), dict(model.items()))
+    ratio = trial.gain(layer, found["layer"], lambda twin: convert(nn.ModuleDict({"l": twin}), layers=["l"]))
+    assert 0 < ratio < float("inf")
+    assert type(layer) in (nn.Linear, nn.LSTM) and all(p.grad is None for p in layer.parameters())
+
+
+def test_the_largest_call_of_a_layer_counts_in_the_order_of_the_last_ones():
+    model = nn.ModuleDict({"a": nn.Linear(4, 4), "b": nn.Linear(4, 4)})
+
+    def sample(model):
+        for rows in (2, 5, 3):
+            model["b"](model["a"](torch.ones(rows, 4)))
+        model["a"](torch.ones(1, 4))
+
+    found = trial.calls(model, sample, dict(model.items()))
+    assert list(found) == ["b", "a"]
+    assert found["a"].arguments[0].shape == (5, 4) and not found["a"].arguments[0].requires_grad
+    assert found["b"].arguments[0].requires_grad

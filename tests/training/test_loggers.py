@@ -1,0 +1,83 @@
+"""Loggers: metrics every N steps and every epoch, the configuration once, several at once, nothing online."""
+
+from pathlib import Path
+
+import pytest
+
+from msbp.config import CONF, compose
+from msbp.training.loggers import Loggers
+from src.train import train
+
+SMOKE = ["experiment=smoke", "task=mnist", "trainer.epochs=2", "paths.offline=true"]
+
+
+class Recording:
+    """A logger with Lightning's methods."""
+
+    made: list["Recording"] = []  # noqa: RUF012
+
+    def __init__(self, name):
+        self.name, self.metrics, self.parameters, self.ended = name, [], None, None
+        Recording.made.append(self)
+
+    def log_hyperparams(self, parameters):
+        self.parameters = parameters
+
+    def log_metrics(self, metrics, step):
+        self.metrics.append((step, metrics))
+
+    def save(self):
+        pass
+
+    def finalize(self, status):
+        self.ended = status
+
+
+def config(tmp_path, *overrides):
+    return compose([*SMOKE, f"paths.outputs={tmp_path}", *overrides])
+
+
+def test_several_loggers_get_steps_epochs_and_the_configuration(tmp_path, monkeypatch):
+    monkeypatch.setattr(Recording, "made", [])
+    nodes = ",".join(f"{name}:{{_target_:{__name__}.Recording,name:{name}}}" for name in ("a", "b"))
+    cfg = config(tmp_path, f"+logger={{{nodes}}}", "log_every=2")
+    record = train(cfg, tmp_path / "run", [])
+    assert [logger.name for logger in Recording.made] == ["a", "b"]
+    for logger in Recording.made:
+        steps = [step for step, metrics in logger.metrics if "loss" in metrics]
+        epochs = [metrics for _, metrics in logger.metrics if "epoch/dev" in metrics]
+        assert steps == list(range(2, record["steps"] + 1, 2))
+        assert [row["epoch/dev"] for row in epochs] == [row["dev"] for row in record["history"]]
+        assert logger.parameters["method"]["name"] == "msbp" and logger.ended == "success"
+        assert all(metrics["total_s"] > 0 for _, metrics in logger.metrics if "loss" in metrics)
+
+
+def test_loggers_do_not_change_the_signature(tmp_path):
+    from msbp import record
+
+    plain = record.signature(config(tmp_path))
+    assert record.signature(config(tmp_path, "logger=csv", "log_every=7")) == plain
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in Path(CONF, "logger").glob("*.yaml")))
+def test_a_logger_whose_library_is_missing_is_named_with_what_to_install(name, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "lightning", None)
+    with pytest.raises(ValueError, match=rf"logger={name}: (?s:.*)pip install -e '.\[loggers\]'"):
+        Loggers.of(config(tmp_path, f"logger={name}"))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_csv_and_tensorboard_write_their_files(tmp_path):
+    pytest.importorskip("lightning")
+    pytest.importorskip("tensorboard")
+    train(config(tmp_path, "logger=[csv,tensorboard]", "log_every=1"), tmp_path / "run", [])
+    (metrics,) = (tmp_path / "csv").rglob("metrics.csv")
+    assert "epoch/dev" in metrics.read_text().splitlines()[0]
+    assert list((tmp_path / "tensorboard").rglob("events.out.*"))
+    assert list((tmp_path / "csv").rglob("hparams.yaml"))
+
+
+@pytest.mark.parametrize("wrong", ["log_every=0", "log_every=a"])
+def test_wrong_intervals_are_refused_by_key(wrong, tmp_path):
+    with pytest.raises(ValueError, match="log_every must be"):
+        train(config(tmp_path, wrong), tmp_path / "run", [])
