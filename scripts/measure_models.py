@@ -10,11 +10,14 @@ with real batches, learning with small ones; tasks are synthetic. Needs transfor
 import argparse
 import copy
 import json
+import multiprocessing
 import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -30,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FILE, CARD = ROOT / "outputs/published/models.json", ROOT / "src/msbp/sparse/README.md"
 BEGIN, END = "<!-- table: models -->", "<!-- end of table -->"
 WORDS, CLASSES, RATIO, RATIOS, SEEDS, STEPS, ROUNDS = 500, 10, 0.04, (0.04, 0.1), (0, 1, 2), 500, 15
-SPEED, LEARNING = (16, 64), (16, 8)  # examples and length of a batch
+SPEED, LEARNING = (8, 64), (8, 8)  # examples and length of a batch
 Build = Callable[[], nn.Module]
 Batches = Callable[[int, int], dict[str, Tensor]]
 
@@ -212,13 +215,33 @@ def speed(build: Build, batches: Batches, size: tuple[int, int], rounds: int) ->
     }  # fmt: skip
 
 
-def final_loss(build: Build, batches: Batches, r: float | None, seed: int, steps: int) -> float:
-    """Return the mean loss over the last tenth of a training."""
+def final_loss(name: str, r: float | None, seed: int, steps: int) -> float:
+    """Return the mean loss over the last tenth of a training of one of MODELS, on one thread."""
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
     torch.manual_seed(seed)
-    training = Training(build(), r)
+    kind, width, batches = MODELS[name]
+    training = Training(sized_model(kind, width, LEARNING[1]), r)
     torch.manual_seed(1000 + seed)
     losses = [training.step(batches(*LEARNING))[0] for _ in range(steps)]
     return mean(losses[-max(1, steps // 10) :])
+
+
+def all_losses(seeds: Sequence[int], steps: int) -> dict[str, dict[str, list[float]]]:
+    """Return final losses by model and ratio, one a seed; trainings run side by side."""
+    processes = len(os.sched_getaffinity(0))
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        running = {
+            name: {
+                str(r or "dense"): [pool.submit(final_loss, name, r, seed, steps) for seed in seeds]
+                for r in (None, *RATIOS)
+            }
+            for name in MODELS
+        }
+        return {
+            name: {r: [one.result() for one in futures] for r, futures in ratios.items()}
+            for name, ratios in running.items()
+        }
 
 
 def measure(quick: bool) -> dict[str, Any]:
@@ -229,22 +252,18 @@ def measure(quick: bool) -> dict[str, Any]:
     rows = []
     for name, (kind, width, batches) in [*MODELS.items(), *WIDE.items()]:
         row: dict[str, Any] = {"model": name.strip(), "width": width, "threads": {}}
-        sized = {
-            size: (lambda d=width, n=size[1], kind=kind: sized_model(kind, d, n))
-            for size in (SPEED, LEARNING)
-        }
-        row["parameters"] = sum(p.numel() for p in sized[SPEED]().parameters())
+        build = partial(sized_model, kind, width, SPEED[1])
+        row["parameters"] = sum(p.numel() for p in build().parameters())
         for threads in counts:
             torch.set_num_threads(threads)
-            row["threads"][str(threads)] = speed(sized[SPEED], batches, SPEED, rounds)
+            row["threads"][str(threads)] = speed(
+                build, batches, SPEED, rounds if name in MODELS else rounds // 2
+            )
             print(name, threads, row["threads"][str(threads)], flush=True)
-        if name in MODELS:
-            row["losses"] = {
-                str(r or "dense"): [final_loss(sized[LEARNING], batches, r, seed, steps) for seed in seeds]
-                for r in (None, *RATIOS)
-            }
-            print(name, row["losses"], flush=True)
         rows.append(row)
+    losses = all_losses(seeds, steps)
+    for name, row in zip(MODELS, rows, strict=False):
+        row["losses"] = losses[name]
     commit = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True
     ).stdout.strip()

@@ -16,6 +16,7 @@ from msbp.analysis.render import Document
 from msbp.analysis.report import document
 from msbp.analysis.runs import BENCHMARKS, RECORDS, own
 from msbp.analysis.settings import CLAIMS, Settle, catalogue, plain, settings_from
+from msbp.analysis.translations import PACKED, publish_translations
 from msbp.cli import start
 from msbp.config import CONF, PublishOptions, compose
 from msbp.files import save
@@ -55,6 +56,9 @@ def put(documents: Sequence[Document], published: Path, cfg: DictConfig) -> None
         change = publish(recorded, path, cfg.allow_dirty, cfg.replace)
         print(f"{path}:", *change.lines(), sep="\n  ")
     for each in documents:
+        if cfg.translations:
+            files = publish_translations(each.used, published)
+            print(f"translations of {len(files)} runs are in {published / PACKED}")
         if len(each.angles):
             print(f"{publish_angles(each, published / ANGLES)} angles are in {published / ANGLES}")
 

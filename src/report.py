@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import hydra
-import pandas as pd
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from msbp.analysis import runs
+from msbp.analysis.other import listed, other, unused
 from msbp.analysis.publish import contents, stale
 from msbp.analysis.render import files
-from msbp.analysis.report import document, listed, ordered, other, page, terminal, unused
+from msbp.analysis.report import document, in_full, ordered, page, summary
 from msbp.analysis.runs import Sources
 from msbp.analysis.settings import Config, Settle, catalogue, plain, settings_from
 from msbp.cli import start
@@ -46,22 +46,17 @@ def report(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> None:
     rest = [] if chosen else other(measured.runs, documents)
     for each in documents + rest:
         save({place / f"{file_name(each.name)}.{suffix}": content for suffix, content in files(each).items()})
-    if not chosen:
+    left = unused(measured.runs, documents)
+    if chosen:
+        print(*(in_full(each, measured.where) for each in documents), sep="\n")
+        if len(left):
+            print(f"\n{len(left)} other records are not part of this; python -m src.report has all")
+    else:
         save({place / "index.html": page(documents + rest, measured)})
-    print(*terminal(documents, measured.where), sep="\n")
-    print_unused(unused(measured.runs, documents), bool(chosen))
+        print(*summary(documents, list(listed(left, compose)), measured.where), sep="\n")
     for damaged in measured.damaged:
         print(f"left out {damaged}", file=sys.stderr)
     print(f"\nMarkdown, LaTeX, CSV and figures are in {place}" + ("" if chosen else "; index.html shows all"))
-
-
-def print_unused(runs: pd.DataFrame, chosen: bool) -> None:
-    """Print the runs that are in no row; only their number where not all rows were looked at."""
-    if len(runs) and chosen:
-        print(f"\n{len(runs)} other records are not part of this; python -m src.report has all")
-    elif len(runs):
-        print(f"\n{len(runs)} records match no row of a table; other.md has their times:")
-        print(*listed(runs, compose), sep="\n")
 
 
 def read(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> Sources:

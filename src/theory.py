@@ -1,6 +1,7 @@
 """The paper's bounds held against numbers: python -m src.theory"""
 
 import sys
+import textwrap
 from pathlib import Path
 from typing import Annotated
 
@@ -9,10 +10,11 @@ import torch
 from omegaconf import DictConfig
 from pydantic import Field
 
+from msbp.analysis import bounds
 from msbp.analysis.theory import checks
 from msbp.cli import start
 from msbp.config import CONF, Options, Paths
-from msbp.files import Fields, json_text, save
+from msbp.files import json_text, save
 from msbp.training import machine
 
 CHECKS = ("lemma_2", "lemma_3", "lemma_4", "theorem_1", "theorem_2")
@@ -33,20 +35,12 @@ def main(cfg: DictConfig) -> None:
     here = machine.describe(torch.device("cpu"))
     found |= {name: here[name] for name in ("commit", "dirty", "torch")}
     save({path: json_text(found, indent=1)})
-    for name in CHECKS:
-        for row in found[name]:
-            print(f"{name.replace('_', ' ')}: {numbers(row)}")
-    print("The paper's own network breaks conditions:", *found["broken_by_the_papers_network"], sep="\n  ")
+    print(bounds.terminal(found), "\nThe paper's own network breaks conditions:", sep="\n")
+    for sentence in found["broken_by_the_papers_network"]:
+        print(textwrap.fill(sentence, 100, initial_indent="  ", subsequent_indent="    "))
     print(f"written: {path}")
     if not all(row["holds"] for name in CHECKS for row in found[name]):
         sys.exit("a bound was exceeded")
-
-
-def numbers(row: Fields) -> str:
-    """Return the numbers of a check in a line."""
-    return ", ".join(
-        f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}" for key, value in row.items()
-    )
 
 
 if __name__ == "__main__":

@@ -141,6 +141,7 @@ class PublishOptions(ReportOptions):
     """Options of scripts/publish.py."""
 
     bench: bool
+    translations: bool
     allow_dirty: bool
     replace: bool
 

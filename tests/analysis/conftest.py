@@ -33,7 +33,7 @@ def record_of(signature="5e77e000", seed=0, **fields):
 def settle(overrides):
     """The setting of a row, its overrides standing for the signature."""
     method = next(word.removeprefix("method=") for word in overrides if word.startswith("method="))
-    return Setting(" ".join(overrides), *LETTERS.get(method, (None, None)), hidden=500)
+    return Setting(" ".join(overrides), *LETTERS.get(method, (0.04, None)), hidden=500)
 
 
 def runs_of(records):

@@ -9,19 +9,16 @@ import sys
 import pytest
 
 from msbp.analysis import runs
+from msbp.analysis.benchmark_tables import markdown, ratios, summary, table
 from msbp.analysis.benchmarks import (
     comma_separated,
     command,
-    markdown,
     name,
     own,
     publish,
-    ratios,
     read,
     remarks,
     settings,
-    summary,
-    table,
     write,
 )
 from msbp.analysis.render import digits
@@ -132,7 +129,7 @@ def test_numbers_have_three_digits_that_count():
 
 
 def test_tables_of_results_need_no_torch():
-    code = "import sys, msbp.analysis.benchmarks; sys.exit('torch' in sys.modules)"
+    code = "import sys, msbp.analysis.benchmark_tables; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from msbp.analysis import complexity, figures, rules
-from msbp.analysis.benchmarks import sweep_table
+from msbp.analysis.benchmark_tables import sweep_table
 from msbp.analysis.render import POINTS, Figure, Forest, Series, drawn_forest, files, images, renderings
 from msbp.analysis.rules import Measured
 from msbp.analysis.runs import Sources

@@ -167,7 +167,7 @@ def test_benchmarks_are_shown_without_their_variants(lines, tmp_path, settle):
 
 def test_a_shown_table_that_does_not_exist_is_named(lines, tmp_path, settle):
     (tmp_path / "README.md").write_text("<!-- table: smal -->\n<!-- end of table -->\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"README.md shows table: smal; there are bench, small"):
+    with pytest.raises(ValueError, match=r"README.md shows table: smal; there are bench, verdicts, small"):
         contents(lines.parent, tmp_path / "README.md", {"small": CONFIG}, settle)
 
 

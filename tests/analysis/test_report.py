@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from hydra.errors import HydraException
 
+from msbp.analysis.other import listed, other
 from msbp.analysis.render import markdown, renderings
-from msbp.analysis.report import document, listed, other, page
+from msbp.analysis.report import HEIGHT, WIDTH, document, ordered, page, summary
 from msbp.analysis.runs import Sources, run_frame, validated_each
 from msbp.analysis.settings import CLAIMS, catalogue
 from msbp.analysis.tables import by_layer
@@ -53,6 +54,52 @@ def test_every_link_has_its_place_and_every_claim_its_verdict(text, conf):
     assert {link.removeprefix("#") for link in re.findall(r'href="(#[^"]+)"', text)} <= places
     assert set(conf[CLAIMS]["claims"]) <= places
     assert text.count('<span class="verdict') == 2 * len(conf[CLAIMS]["claims"])
+
+
+def test_the_summary_fits_a_terminal(documents):
+    others = [f"mnist msbp method.gamma={i}: {'long ' * 30}" for i in range(40)]
+    for more in ([], others[:3], others):
+        lines = summary(ordered(documents.values()), more)
+        assert len(lines) <= HEIGHT - 2 and max(map(len, lines)) <= WIDTH
+        assert lines[0].startswith("Task ") and any(line.startswith("open: ") for line in lines)
+    assert lines[-1].endswith("more settings")
+
+
+def test_the_result_stands_first_and_compares_the_seeds_that_all_methods_have(
+    record_of, runs_of, settle, conf
+):
+    runs = [record_of(words, seed, test=98 + seed) for words in (BASE, SBP) for seed in (0, 1)]
+    runs += [record_of(MSBP, seed, test=90 + seed) for seed in (1, 2)]
+    made = document(conf["headline"], Sources(runs_of(runs), settle))
+    assert list(made.filled.blocks[0].iloc[0])[:-1] == [
+        "MNIST (accuracy, n = 1)", "1.0×", "1.0×", "99.00", "99.00", "91.00",
+    ]  # fmt: skip
+
+
+def test_a_speed_up_without_runs_is_that_of_a_step_of_the_benchmark(record_of, runs_of, settle, conf):
+    def result(rule):
+        row = {"name": "msbp", "vs_dense": {"bp": 9.0, "bp_update": 8.0, "total": 3.04}}
+        about = {"case": "mnist", "sweep": None, "threads": 1, "timing_rule": rule}
+        return about | {"rows": [row]}
+
+    runs = runs_of([record_of(words, times_comparable=False) for words in (BASE, MSBP)])
+    for rule, shown in ((2, ["(9.0×)", "(3.0×)"]), (1, ["–", "–"])):
+        made = document(conf["headline"], Sources(runs, settle, [result(rule)]))
+        assert list(made.filled.blocks[0].iloc[0])[1:3] == shown
+
+
+def test_a_baseline_that_is_stronger_than_the_papers_is_the_first_sentence(record_of, runs_of, settle, conf):
+    scores = {BASE: 98.2, SBP: 97.82, MSBP: 98.2}
+    runs = [record_of(words, seed, test=score) for words, score in scores.items() for seed in range(3)]
+    for name in ("main", "headline"):
+        first, *_ = document(conf[name], Sources(runs_of(runs), settle)).sheets[0].below
+        assert first.startswith(
+            "On MNIST our baseline is stronger than the paper's, 98.20 against 97.86; SBP"
+        )
+        assert "MSBP (γ=0.8) 98.20 (98.23) are level" in first and "absent" in first
+    level = [run | {"test": 97.9} for run in runs]
+    below = document(conf["main"], Sources(runs_of(level), settle)).sheets[0].below
+    assert not any("stronger" in sentence for sentence in below)
 
 
 def test_numbers_agree_in_every_format(documents, text):

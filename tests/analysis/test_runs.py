@@ -57,6 +57,16 @@ def test_a_record_that_cannot_be_opened_is_named(tmp_path, caplog):
     assert frame(tmp_path).empty and "record.json" in caplog.text
 
 
+def test_diverged_runs_are_read_from_their_folders(tmp_path):
+    found = {"signature": "5e77e000", "seed": 3, "epoch": 1, "step": 2, "reason": "the loss is nan"}
+    for name, text in (("a", json.dumps(found)), ("b", "{}")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "diverged.json").write_text(text, encoding="utf-8")
+    sources = own(tmp_path, tmp_path / "published", lambda words: None)
+    assert sources.diverged.to_dict("records") == [found]
+    assert [sentence for sentence in sources.damaged if "diverged.json" in sentence]
+
+
 def test_of_two_runs_with_one_seed_the_newer_counts(tmp_path, record_of):
     leave(tmp_path / "a", json.dumps(record_of(test=98.5, started_at="2025-02-02T00:00:00+00:00")))
     leave(tmp_path / "b", json.dumps(record_of(test=97.5, started_at="2025-02-01T00:00:00+00:00")))

@@ -5,7 +5,8 @@ import pytest
 from scipy import stats
 
 from msbp.analysis import tables
-from msbp.analysis.runs import Sources
+from msbp.analysis.render import renderings
+from msbp.analysis.runs import DivergedRun, Sources, diverged_frame
 from msbp.analysis.table_text import document_of
 from msbp.analysis.tables import fill, filled
 
@@ -201,3 +202,18 @@ def test_what_is_dropped_is_the_mean_over_layers_in_percent(document):
     assert (numbers.dropped_entries[1], numbers.dropped_norm[1]) == (40, 5)
     assert numbers.dropped_by_layer[1] == "a 50.0 10.0; b 30.0 0.0" and numbers.dropped_by_layer[2] == ""
     assert pd.isna(numbers.dropped_entries[2]) and document.sheets[0].blocks[0].iloc[1, 2] == "40.0"
+
+
+def test_a_row_says_how_many_of_its_runs_diverged_and_where(record_of, runs_of, settle):
+    words = "task=mnist method=msbp"
+    about = {"signature": words, "epoch": 2, "step": 7, "reason": "the loss is nan"}
+    diverged = diverged_frame(DivergedRun(**about, seed=seed) for seed in (1, 2))
+    runs = runs_of([record_of(words, seed) for seed in (0, 2)])
+    table = fill(PAIRED, Sources(runs, settle, diverged=diverged))
+    (remark,) = remarks(table, 2, "n")
+    assert remark == "1 of 3 diverged (seed 1 in epoch 2, step 7: the loss is nan)"
+    assert remark in renderings(document_of(table))["md"]
+    alone = fill(PAIRED, Sources(runs_of([]), settle, diverged=diverged))
+    assert remarks(alone, 2, "n")[0].startswith("2 of 2 diverged") and remarks(alone, 1, "n") == [
+        "not run yet"
+    ]

@@ -7,6 +7,7 @@ import sys
 import pytest
 import torch
 
+from msbp.analysis import bounds
 from msbp.analysis.theory import carried, lemma_4, mlp_bound, normal, theorem_1, well_posed
 from msbp.sparse import top_k
 from msbp.training.probes import angle
@@ -23,6 +24,13 @@ def found(tmp_path_factory):
         patch.setattr(sys, "argv", ["src.theory", f"paths.outputs={outputs}", "seed=1"])
         main()
     return json.loads((outputs / "theory.json").read_text(encoding="utf-8"))
+
+
+def test_the_terminal_shows_each_check_in_a_line_of_a_table(found):
+    head, rule, *rows = bounds.terminal(found).splitlines()
+    assert head.split("  ")[0] == "check" and set(rule) <= set("- ")
+    assert {row[:9].strip() for row in rows} == {"Lemma 2", "Lemma 3", "Lemma 4", "Theorem 1", "Theorem 2"}
+    assert all(row.endswith("yes") for row in rows) and max(map(len, rows)) <= 110
 
 
 @pytest.mark.parametrize("name", ["lemma_2", "lemma_3", "lemma_4", "theorem_1", "theorem_2"])

@@ -7,7 +7,7 @@ import pytest
 
 from msbp.analysis import table_text
 from msbp.analysis.runs import Sources, read_runs
-from msbp.analysis.translations import paired_bootstrap
+from msbp.analysis.translations import paired_bootstrap, publish_translations
 
 RULE = "bleu tokenised|nrefs:1|case:lc|eff:no|tok:none|smooth:exp|version:2; detokenised|nrefs:1; beam:10"
 chance = random.Random(0)
@@ -40,6 +40,20 @@ def test_a_worse_run_differs_and_an_equal_one_does_not(run):
     assert worse.bleu < alike.bleu and 0 < worse.interval < 20
     assert paired_bootstrap(folders, samples=200) == [first, alike, worse]
     assert [run.p for run in paired_bootstrap([folders[0]] * 3, samples=200)] == [None, 1.0, 1.0]
+
+
+def test_published_translations_give_the_same_bootstrap_as_the_runs(run, tmp_path, record_of, runs_of):
+    places = [run(name, wrong) for name, wrong in (("one", 0.1), ("two", 0.2))]
+    runs = runs_of([record_of(place.name, seed=seed) for seed, place in enumerate(places)])
+    runs["source"] = [str(place / "record.json") for place in places]
+    files = publish_translations(runs, tmp_path / "published")
+    assert [path.parent for path in files] == 2 * [tmp_path / "published" / "translations"]
+    assert paired_bootstrap(files, 50) == paired_bootstrap(places, 50)
+    before = [path.read_bytes() for path in files]
+    assert [path.read_bytes() for path in publish_translations(runs, tmp_path / "published")] == before
+    files[0].write_bytes(files[0].read_bytes()[:-9])
+    with pytest.raises(ValueError, match="holds no translations"):
+        paired_bootstrap(files, 50)
 
 
 def test_bleu_counts_as_in_the_record(run):

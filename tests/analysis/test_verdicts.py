@@ -15,8 +15,15 @@ from msbp.config import CONF
 
 CLAIMS = configs(Path(CONF), "claim")
 HIGHER = Region(low=0.0, margin=0.1)
-TIMES = 400  # simulations; the standard error of a share of 5 percent is then 1.1 percent
-FALSE = 0.05 + 3 * 0.011
+TIMES = 400  # simulations
+
+
+def at_most(share, times):
+    """The share that simulations of a true share exceed one time in forty: two standard errors above it."""
+    return share + 2 * (share * (1 - share) / times) ** 0.5
+
+
+FALSE = at_most(0.05, TIMES)
 
 
 def setting(values, family="MLPs", paper=None, **more):
@@ -112,6 +119,10 @@ def test_a_pooled_effect_has_welchs_degrees_of_freedom():
 
 
 # Simulation. Effects in the claims' units, with the deviations between runs that were measured here.
+
+
+GAINS = {5: 0.8, 10: 0.6, 20: 0.4}  # the paper's, by k
+EDGE = CLAIMS["insensitive"]["high"] / np.mean([1 / gain for gain in GAINS.values()])
 
 
 def share_of(words, *wanted):
@@ -216,9 +227,12 @@ def test_the_share_that_is_regained_is_decided_as_often_as_it_should_be(share, l
     assert least <= share_of(words, Word.REPRODUCED) <= most
 
 
-@pytest.mark.parametrize(("spread", "least", "most"), [(0.06, 0.8, 1.0), (0.16, 0.0, FALSE)])
+@pytest.mark.parametrize(("spread", "least", "most"), [(0.06, 0.8, 1.0), (EDGE, 0.0, FALSE)])
 def test_sensitivity_is_decided_as_often_as_it_should_be(spread, least, most):
-    """The paper's range of .1 to .3 between nine γ is a deviation of about .06, its gain .4 to .8."""
+    """The paper's range of .1 to .3 between nine γ is a deviation of about .06, its gain .4 to .8.
+
+    EDGE is the deviation whose mean share of these gains is the claim's limit.
+    """
     config = CLAIMS["insensitive"]
     random, region, n = np.random.default_rng(0), region_of(config), config["least"]
     gammas = np.linspace(0.1, 0.9, 9)
@@ -226,7 +240,7 @@ def test_sensitivity_is_decided_as_often_as_it_should_be(spread, least, most):
     words = []
     for _ in range(TIMES // 2):
         every = []
-        for k, gain in ((5, 0.8), (10, 0.6), (20, 0.4)):
+        for k, gain in GAINS.items():
             runs = np.column_stack([random.normal(0, 0.2, n), random.normal(gain + trend, 0.15, (n, 9))])
             every.append(setting(jackknife(share_of_gain, runs), group=f"k = {k}"))
         words.append(judge(every, region, n).word)
@@ -242,6 +256,9 @@ def test_overhead_is_decided_as_often_as_it_should_be(overhead, expected):
 
 def test_at_the_edge_of_what_does_not_matter_overhead_is_hardly_ever_decided():
     random, region = np.random.default_rng(0), region_of(CLAIMS["overhead"])
-    ratios = (setting(np.log1p(0.05) + random.normal(0, 0.02, 10)) for _ in range(TIMES))
+    times = (
+        10 * TIMES
+    )  # at the edge the true share is 5 percent, so that few simulations would often exceed it
+    ratios = (setting(np.log1p(0.05) + random.normal(0, 0.02, 10)) for _ in range(times))
     words = [judge([each], region).word for each in ratios]
-    assert share_of(words, Word.REPRODUCED, Word.NOT) <= FALSE
+    assert share_of(words, Word.REPRODUCED, Word.NOT) <= at_most(0.05, times)

@@ -1,12 +1,12 @@
 """The checks of the paper's lemmas and theorems as a table and a figure, from `theory.json`; no torch."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pandas as pd
 
-from .render import COMMAND, EMPTY, POINTS, Document, Figure, Series, Sheet
+from .render import COMMAND, EMPTY, POINTS, Document, Figure, Series, Sheet, pipe_table
 from .runs import Sources
 from .settings import Config
 
@@ -19,8 +19,7 @@ def table(config: Config, sources: Sources) -> Document:
     found = sources.theory
     text = Sheet(config["name"], config["caption"])
     rows = list(rows_of(found)) if found else []
-    lines = [[*(row[name] for name in ("check", "condition", "bound_text", "measured_text")),
-              str(row["problems"]), "yes" if row["holds"] else "no", ""] for row in rows]  # fmt: skip
+    lines = [[*line, ""] for line in lines_of(rows)]
     lines = lines or [["not computed yet", *[EMPTY] * 5, RUN]]
     lines[0][-1] = RUN
     text.blocks.append(pd.DataFrame(lines, columns=HEADER))
@@ -32,6 +31,21 @@ def table(config: Config, sources: Sources) -> Document:
     return Document(
         config["name"], config["caption"], [text], numbers.round(6), missing=missing, measured=bool(found)
     )
+
+
+def lines_of(rows: Iterable[Mapping[str, Any]]) -> list[list[str]]:
+    """Return the cells of checks."""
+    texts = "check", "condition", "bound_text", "measured_text"
+    return [
+        [*(row[text] for text in texts), str(row["problems"]), "yes" if row["holds"] else "no"]
+        for row in rows
+    ]
+
+
+def terminal(found: Mapping[str, Any]) -> str:
+    """Return the checks as a table for a terminal."""
+    cells = pd.DataFrame(lines_of(rows_of(found)), columns=HEADER[:-1])
+    return pipe_table(cells, ["left", "left", "right", "right", "right", "left"], "simple")
 
 
 def figure(config: Config, sources: Sources) -> Document:

@@ -1,6 +1,7 @@
 """The paper's claims as a document: all verdicts, then the families and settings of each claim."""
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -10,7 +11,7 @@ import pandas as pd
 from hydra.utils import get_method
 
 from .comparisons import questions
-from .render import COMMAND, EMPTY, Document, Forest, Sheet
+from .render import COMMAND, EMPTY, MARKDOWN, Document, Forest, Sheet
 from .rules import Measured, Setting
 from .runs import Sources
 from .settings import Config
@@ -20,6 +21,7 @@ from .verdicts import LEAST, Family, Region, Verdict, Word, counts, effect_of, j
 
 NAME, CAPTION = "claims", "Claims of the paper, and whether they reproduce here."
 HEADER = ["Claim of the paper", "Here", "Estimates, with 95 % intervals"]
+SETTING = "setting"
 PARTS = ["estimate", "95 % interval", "paper", "n", "verdict", "remark"]
 NOTE = (
     f"A family's estimate is the mean of its settings with at least {LEAST} seeds or folds each (more where "
@@ -134,6 +136,23 @@ class Claim:
         return f"{sentence}, {more or 'and more runs would hardly decide'}"
 
     @property
+    def short(self) -> str:
+        """The number of every family that has one, with its word where that is not the claim's."""
+        parts, few = [], []
+        for family in self.verdict.families:
+            if family.effect:
+                estimate, low, high, _ = shown_numbers(self, family.effect, None)
+                number = f"{self.unit.text(estimate)}{self.unit.suffix}"
+                words = f", {family.word}" if family.word != self.word else ""
+                interval = f"{self.unit.text(low)} to {self.unit.text(high)}"
+                parts.append(f"{family.name} {number} ({interval}){words}")
+            elif any(not setting.excluded for setting in family.settings):
+                few.append(family.name)
+        if parts and few:
+            parts.append(f"{' and '.join(few)} open, too few runs")
+        return "; ".join(parts)
+
+    @property
     def rows(self) -> list[dict[str, Any]]:
         """The numbers of every family, pooled first and then by setting, in the claim's unit."""
         return [row for family in self.verdict.families for row in rows_of(self, family)]
@@ -217,10 +236,57 @@ def forest(claim: Claim) -> Forest:
     return Forest(claim.config["effect"], rows, edges, claim.config["unit"])
 
 
+def forest_rows(claim: Claim) -> list[dict[str, Any]]:
+    """Return the estimates with places in percent of the axis, which spans all that counts, and as text.
+
+    kind: pooled, counted or uncounted. Intervals end with the axis; estimates beyond it have no place.
+    """
+    unit, rows = claim.unit, [row for row in claim.rows if row["n"]]
+    edges = [claim.config[edge] for edge in ("low", "high") if claim.config.get(edge) is not None]
+    counted = [row for row in rows if row["verdict"] != "not counted"] or rows
+    ends = [row[name] for row in counted for name in ("low", "high", "estimate", "paper")]
+    ends = [end for end in [*ends, *edges] if end is not None and np.isfinite(end)]
+    least, width = min(ends), (max(ends) - min(ends)) or 1.0
+
+    def place(value: float | None) -> float | None:
+        if value is None or not np.isfinite(value):
+            return None
+        return round(float(np.clip(4 + 92 * (value - least) / width, 0, 100)), 2)
+
+    def inside(value: float | None) -> float | None:
+        return found if (found := place(value)) is not None and 0 < found < 100 else None
+
+    found = []
+    for row in rows:
+        low, high, dot = place(row["low"]), place(row["high"]), place(row["estimate"])
+        interval = f" ({unit.text(row['low'])} to {unit.text(row['high'])})" if low is not None else ""
+        kind = "pooled" if not row["setting"] else "counted" if row["verdict"] == "counted" else "uncounted"
+        found.append({
+            "kind": kind, "label": row["setting"] or f"{row['family']}, pooled",
+            "dot": inside(row["estimate"]),
+            "low": dot if low is None else low, "high": dot if high is None else high,
+            "paper": inside(row["paper"]), "edges": [place(edge) for edge in edges],
+            "text": f"{unit.text(row['estimate'])}{unit.suffix}{interval}, n = {row['n']}",
+        })  # fmt: skip
+    return found
+
+
 def summary(found: list[Claim]) -> Sheet:
     """Return a line for each claim."""
     lines = [[claim.config["title"], claim.word.value, claim.sentence, ""] for claim in found]
     return Sheet(NAME, CAPTION, [pd.DataFrame(lines, columns=[*HEADER, COMMAND])], below=[NOTE], prose=True)
+
+
+def bullets(found: Sequence[Claim]) -> str:
+    """Return the verdicts as a Markdown list, those with numbers first, and the others in one item."""
+    order = list(Word)
+    known = sorted((claim for claim in found if claim.short), key=lambda claim: order.index(claim.word))
+    items = [(claim.word.capitalize(), f": {claim.config['title']}. {claim.short}.") for claim in known]
+    if unknown := [claim.config["title"] for claim in found if not claim.short]:
+        items.append(("Open", f", with too few runs or no times by the current rule: {'; '.join(unknown)}."))
+    lines = [f"- **{word}**{text.translate(MARKDOWN)}" for word, text in items]
+    wrap = textwrap.TextWrapper(118, subsequent_indent="  ", break_on_hyphens=False)
+    return "".join(f"{wrap.fill(line)}\n" for line in lines)
 
 
 def details(claim: Claim) -> Sheet:
@@ -233,7 +299,7 @@ def details(claim: Claim) -> Sheet:
         rest = [str(row["n"]), row["verdict"], row["remark"], row["command"]]
         suffix = "" if estimate == EMPTY else unit.suffix
         lines.append([label, estimate + suffix, interval, paper, *rest])
-    block = pd.DataFrame(lines, columns=["setting", *PARTS, COMMAND])
+    block = pd.DataFrame(lines, columns=[SETTING, *PARTS, COMMAND])
     below = [
         f'The paper, {claim.config["where"]}: "{claim.config["quote"]}"',
         f"Rule: {claim.rule}",

@@ -11,7 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from .benchmarks import Result, command, place, points, rule_notes, whole_pass
+from .benchmark_tables import place, rule_notes
+from .benchmarks import Result, command, points, whole_pass
 from .render import EMPTY, Document, Sheet, digits
 from .runs import Sources, measurements, missing_commands
 from .settings import Config

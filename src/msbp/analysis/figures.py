@@ -6,7 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from .benchmarks import Result, place, points, whole_pass
+from .benchmark_tables import place
+from .benchmarks import Result, points, whole_pass
 from .grid import SBP, gather, scores
 from .render import POINTS, Document, Figure, Series
 from .runs import Sources, coverage, missing_commands
@@ -15,7 +16,7 @@ from .statistics import Interval, Values, deviation_interval, mean_interval
 
 DASHED = {"sbp": "--", "msbp": "-"}
 BLACK = 0  # the baseline
-PASS = "ms of BP + update"  # drawn where BP alone was timed by the earlier rule
+PASS = "backward pass and update (ms per step)"  # drawn where BP alone was timed by the earlier rule
 
 
 def accuracy(config: Config, sources: Sources) -> Document:
@@ -53,7 +54,7 @@ def by_gamma(
 
 def bp_time(config: Config, sources: Sources) -> Document:
     """Milliseconds of a backward pass by k, for SBP, MSBP and the full gradient."""
-    figure = Figure("Backward pass", "k of 500 entries", "ms per step", log="xy")
+    figure = Figure("Time of the backward pass", "k of 500 entries", "backward pass (ms per step)", log="xy")
     result = swept(config, sources)
     if result:
         for colour, name in enumerate(("sbp", "msbp"), 1):
@@ -61,29 +62,31 @@ def bp_time(config: Config, sources: Sources) -> Document:
         figure.series.append(Series("baseline", timed(result, "dense"), BLACK, ":"))
         figure.note = f"Measured on {place(result)}."
         if not whole_pass(result):
-            figure.title, figure.y = "Backward pass and update", f"{PASS}, per step"
+            figure.title, figure.y = "Time of the backward pass and update", PASS
     return document(config, sources, figure, measured=result is not None)
 
 
 def tradeoff(config: Config, sources: Sources) -> Document:
     """Accuracy of the grid at the milliseconds that a sweep over k measured for SBP and MSBP."""
-    figure = Figure("Accuracy against time", "ms of a backward pass", "accuracy (%)", log="x")
+    figure = Figure(
+        "Accuracy against time of the backward pass", "backward pass (ms per step)", "accuracy (%)", log="x"
+    )
     grid, result = config["grid"], swept(config, sources)
     runs = gather(grid, sources)
     if result:
         for name, gamma in (("sbp", SBP), ("msbp", config["gamma"])):
             at = timed(result, name).set_index("x").y
-            found = [(at[k], scores(runs, k, gamma)) for k in grid["sparse"] if k in at]
-            line = points_of((ms, mean_interval(values), len(values)) for ms, values in found)
-            figure.series.append(Series(name.upper(), line, len(figure.series) + 1, DASHED[name]))
+            found = {k: scores(runs, k, gamma) for k in grid["sparse"] if k in at}
+            line = points_of((at[k], mean_interval(values), len(values)) for k, values in found.items())
+            names = [str(k) for k, values in found.items() if mean_interval(values)]
+            figure.series.append(Series(name.upper(), line, len(figure.series) + 1, DASHED[name], names))
         dense, base = timed(result, "dense"), scores(runs)
         if len(dense):
             level = points_of([(dense.y.iloc[0], mean_interval(base), len(base))])
             figure.series.append(Series("baseline", level, BLACK, ""))
-        shown = [k for k in grid["sparse"] if k in set(runs.k)]
-        figure.note = f"Times measured on {place(result)}; from the left k = {', '.join(map(str, shown))}."
+        figure.note = f"Times measured on {place(result)}."
         if not whole_pass(result):
-            figure.x = PASS
+            figure.title, figure.x = f"{figure.title} and update", PASS
     return document(config, sources, figure, used=runs, measured=result is not None)
 
 

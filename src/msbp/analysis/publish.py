@@ -1,12 +1,14 @@
-"""What the project publishes: records, their tables and figures, and a README that shows some.
+"""What the project publishes: records, their tables and figures, and READMEs that show them.
 
 A record enters as it was measured and is only ever replaced by another run of its signature and seed.
 """
 
 import os
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +16,17 @@ import numpy as np
 import pandas as pd
 
 from ..files import json_text, save
-from . import benchmarks
+from . import benchmark_tables, benchmarks
+from .claims import bullets
 from .render import Document, files, markdown
 from .report import document
 from .runs import ANGLE_KEY, published, read_angles, read_runs
-from .settings import Config, Settle
+from .settings import CLAIMS, Config, Settle
 
 SHOWN = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 KEY = ["signature", "seed"]
+WRAP: Any = {"width": 118, "subsequent_indent": "  ", "break_on_hyphens": False, "break_long_words": False}
+VERDICTS = "verdicts"  # the name under which a page shows the claims as a list
 
 
 @dataclass
@@ -153,7 +158,9 @@ def contents(
     new: Iterable[str] = (),
     draw: bool = True,
 ) -> dict[Path, str | bytes]:
-    """Return by file what README, tables and figures should hold; new: names to render for the first time.
+    """Return by file what READMEs, tables and figures should hold; new: names to render for the first time.
+
+    The parts between markers are rendered in the README, and in the one of the folder if it has one.
 
     draw=False leaves images empty: they look different with every release of matplotlib, and follow from
     their CSV.
@@ -174,27 +181,34 @@ def contents(
         texts |= {folder / f"{name}.{suffix}": text for suffix, text in files(render(name), draw).items()}
     measured = sources.benchmarks
     if measured:
-        texts[folder / "bench.md"] = benchmarks.markdown(measured, rows=None)
+        texts[folder / "bench.md"] = benchmark_tables.markdown(measured, rows=None)
 
-    def part(name: str) -> str:
+    def part(name: str, page: Path) -> str:
         if name == "bench":
-            return benchmarks.summary(run for run in measured if benchmarks.name(run) == run["case"])
+            alone = (run for run in measured if benchmarks.name(run) == run["case"])
+            return benchmark_tables.summary(alone)
+        if name == VERDICTS:
+            return bullets(render(CLAIMS).claims)
         if name not in configs:
-            raise ValueError(f"{readme} shows table: {name}; there are bench, {', '.join(configs)}")
-        return shown(render(name), os.path.relpath(folder, readme.parent))
+            raise ValueError(f"{page} shows table: {name}; there are bench, {VERDICTS}, {', '.join(configs)}")
+        return shown(render(name), os.path.relpath(folder, page.parent))
 
-    return texts | {readme: shown_in(readme.read_text(encoding="utf-8"), part)}
+    pages = [readme, *[page for page in [folder / "README.md"] if page.exists()]]
+    return texts | {page: shown_in(page.read_text("utf-8"), partial(part, page=page)) for page in pages}
 
 
 def shown(document: Document, folder: str) -> str:
     """Return what the README shows: a table, or a figure as a link to its image, or what is missing."""
     if document.figure is None:
-        return markdown(document.sheets[0])
+        lines = markdown(document.sheets[0]).splitlines()
+        return (
+            "\n".join(textwrap.fill(line, **WRAP) if line.startswith("- ") else line for line in lines) + "\n"
+        )
     if document.figure.empty:
         return (
             f"{document.caption} Not measured yet: {'; '.join(f'`{words}`' for words in document.missing)}\n"
         )
-    return f"![{document.caption}]({folder}/{document.name}.svg)\n"
+    return f"![{document.caption}]({'' if folder == '.' else f'{folder}/'}{document.name}.svg)\n"
 
 
 def shown_in(text: str, part: Callable[[str], str]) -> str:

@@ -54,7 +54,7 @@ FIGURE = Template(
 COLOURS = ("#000000", "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
 MARKERS = ("D", "o", "s", "^", "v", "P")
 STYLE: Any = {
-    "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
+    "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.alpha": 0.3, "legend.frameon": False, "svg.hashsalt": "msbp", "svg.fonttype": "path",
 }  # fmt: skip
 
@@ -91,6 +91,7 @@ class Series:
     points: pd.DataFrame  # columns POINTS
     colour: int = 0
     style: str = "-"
+    names: Sequence[str] = ()  # of the points, written beside them
 
 
 POINTS = ["x", "y", "low", "high", "n"]
@@ -310,6 +311,8 @@ def images(figure: Figure) -> dict[str, bytes]:
 
 
 def _draw(figure: Figure, axes: Any) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     for series in figure.series:
         if not series.points.empty:
             points = series.points
@@ -317,14 +320,19 @@ def _draw(figure: Figure, axes: Any) -> None:
             look = {"linestyle": series.style, "marker": MARKERS[series.colour], "markersize": 4}
             look |= {"color": COLOURS[series.colour], "capsize": 2, "linewidth": 1.2}
             axes.errorbar(points.x, points.y, yerr=bars, label=series.label, **look)
+            for x, y, name in zip(points.x, points.y, series.names, strict=False):
+                axes.annotate(name, (x, y), xytext=(4, -12), textcoords="offset points", color=look["color"])
     for level in figure.levels:
         for y in level.points.y:
             axes.axhline(y, label=level.label, color=COLOURS[level.colour], linestyle=level.style)
     for name in figure.log:
         axes.set(**{f"{name}scale": "log"})
-        getattr(axes, f"{name}axis").set_major_formatter(lambda value, _: f"{value:g}")
-    axes.set(xlabel=figure.x, ylabel=figure.y)
-    axes.figure.legend(loc="outside right upper", fontsize=8)
+        axis = getattr(axes, f"{name}axis")
+        axis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+        axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axis.set_minor_formatter(NullFormatter())
+    axes.set(xlabel=figure.x, ylabel=figure.y, title=figure.title)
+    axes.figure.legend(loc="outside right upper", fontsize=9)
 
 
 def drawn_forest(forest: Forest) -> bytes:

@@ -1,32 +1,27 @@
-"""The report on the terminal and as one HTML page; runs that are in no table get rows of their own."""
+"""The report: a summary for the terminal, one document in full, and all of them as one HTML page."""
 
 import base64
 import shlex
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import jinja2
 import pandas as pd
-from hydra.errors import HydraException
 from hydra.utils import get_method
 
-from ..record import counts, different, flat, settings, signature
-from . import bounds, table_text
-from .claims import Claim
-from .render import Document, Sheet, markdown, renderings
+from . import benchmark_tables, benchmarks, bounds
+from .claims import SETTING, Claim, forest_rows
+from .headline import LEGEND
+from .render import Document, markdown, pipe_table, renderings
 from .runs import Sources
-from .settings import Compose, Config
-from .tables import filled
+from .settings import Config
+from .verdicts import Word
 
 TEMPLATE = Path(__file__).with_name("page.html")
 ROWS = "msbp.analysis.table_text.document"
-FIRST = "main"
-SCORES = {"accuracy": "Acc (%)", "uas": "UAS (%)", "bleu": "Test BLEU"}
-BASELINE = "baseline"
-GROUPS = "task", "method", "model"
-SHOWN = 6  # keys of a line, for which one of the terminal has room
+FIRST, PICTURE = "headline", "tradeoff"
+WIDTH, HEIGHT = 100, 30  # of the summary on a terminal
 
 
 def document(config: Config, sources: Sources) -> Document:
@@ -36,58 +31,92 @@ def document(config: Config, sources: Sources) -> Document:
 
 
 def ordered(documents: Iterable[Document]) -> list[Document]:
-    """Return the main table first, then what has results, then the rest."""
+    """Return the table of results first, then what has results, then the rest."""
     return sorted(documents, key=lambda each: (each.name != FIRST, not each.has_results))
 
 
-def terminal(documents: Sequence[Document], where: Sequence[str] = ()) -> Iterator[str]:
-    """Yield what is measured in full, and a line for each of the others; a single document is always shown.
-
-    where: overrides with which commands leave more here.
-    """
-    for each in documents:
-        if each.has_results or len(documents) == 1:
-            yield text_of(each, where)
-        else:
-            yield f"{each.name}: no runs yet; {reproduce(each, where)}"
-
-
-def text_of(document: Document, where: Sequence[str]) -> str:
-    """Return Markdown: of a table the blocks that have runs, of claims their summary, of others all."""
-    if document.claims:
-        return (
-            f"{titled(document, document.sheets[0])}\nEvery setting of each claim is in {document.name}.md.\n"
-        )
+def in_full(document: Document, where: Sequence[str]) -> str:
+    """Return a document as Markdown: of a table the blocks that have runs, where some have."""
     if not document.filled or not document.blank:
         return renderings(document)["md"]
     blank = f"{', '.join(document.blank)}: no runs yet; {reproduce(document, where)}"
-    return f"{titled(document, document.filled)}\n{blank}\n"
-
-
-def titled(document: Document, sheet: Sheet) -> str:
-    return f"# {document.caption}\n\n{markdown(sheet)}"
+    return f"# {document.caption}\n\n{markdown(document.filled)}\n{blank}\n"
 
 
 def reproduce(document: Document, where: Sequence[str]) -> str:
     """Return the command that runs what the document lacks."""
     if document.missing == [bounds.RUN]:
         return bounds.RUN
-    kind = "all" if document.claims else f"{'figure' if document.figure else 'table'}={document.name}"
-    return shlex.join(["python", "scripts/reproduce.py", kind, *where])
+    kind = "figure" if document.figure else "table"
+    return shlex.join(["python", "scripts/reproduce.py", f"{kind}={document.name}", *where])
+
+
+def summary(documents: Sequence[Document], others: Sequence[str], where: Sequence[str] = ()) -> list[str]:
+    """Return at most HEIGHT lines of at most WIDTH letters: results, verdicts, and runs that are in no table.
+
+    others: a line for each setting of such runs. where: overrides with which commands leave more here.
+    """
+    lines = []
+    headline = next((each for each in documents if each.name == FIRST), None)
+    if headline and headline.filled:
+        lines += plain_table(headline.filled.blocks)
+        found = [note for note in headline.filled.below if note != LEGEND]
+        lines += [line for note in found for line in wrapped(note)] + [""]
+    lines += verdict_lines([claim for each in documents for claim in each.claims])
+    if lacking := [each.name for each in documents if each.missing and each.name != FIRST]:
+        command = shlex.join(["python", "scripts/reproduce.py", "all", *where])
+        lines += wrapped(f"incomplete: {', '.join(lacking)}; {command} runs what is missing")
+    if others:
+        lines += ["", "Runs that are in no table; other.md has their times:"]
+        room = HEIGHT - 2 - len(lines)
+        shown = others if len(others) <= room else others[: max(room - 1, 1)]
+        lines += [textwrap.shorten(line, WIDTH, placeholder=" …") for line in shown]
+        lines += [f"and {len(others) - len(shown)} more settings"] if len(shown) < len(others) else []
+    return lines
+
+
+def plain_table(blocks: Sequence[pd.DataFrame]) -> list[str]:
+    """Return the lines of one table, in which the first heading of a further block is a line."""
+    rows: list[Sequence[str]] = []
+    for block in blocks:
+        rows += [[f"{block.columns[0]}:", *[""] * (block.shape[1] - 2)]] if block is not blocks[0] else []
+        rows += block.iloc[:, :-1].to_numpy().tolist()
+    cells = pd.DataFrame(rows, columns=blocks[0].columns[:-1])
+    return pipe_table(cells, ["left", *["right"] * (cells.shape[1] - 1)], "plain").splitlines()
+
+
+def verdict_lines(claims: Sequence[Claim]) -> Iterator[str]:
+    """Yield the claims that are decided by their verdicts, and how many are open."""
+    for word in Word:
+        titles = [claim.config["title"] for claim in claims if claim.word == word]
+        if titles and word == Word.OPEN:
+            yield f"open: {len(titles)} of {len(claims)} claims"
+        elif titles:
+            yield from wrapped(f"{word}: {'; '.join(titles)}")
+
+
+def wrapped(line: str) -> list[str]:
+    return textwrap.wrap(line, WIDTH, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
 
 
 def page(documents: Iterable[Document], sources: Sources) -> str:
     """Return the page, which needs no network: figures are within, tables have the cells of Markdown."""
     every = list(documents)
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {"image": image, "measured": measured, "compact": compact, "forest": forest}
+    environment.filters |= {
+        "image": image, "measured": measured, "compact": compact, "forest": forest_rows, "commands": commands,
+    }  # fmt: skip
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     runs = sources.runs
     places = runs.cpu + ", torch " + runs.torch + ", commit " + runs.commit.str[:8] if len(runs) else []
     return template.render(
+        headline=next((each for each in every if each.name == FIRST), None),
+        picture=next((each for each in every if each.name == PICTURE), None),
         claims=next((each for each in every if each.claims), None),
         tables=[each for each in every if each.sheets and not each.claims],
         figures=[each for each in every if each.figure],
+        benchmarks=list(map(benchmark, sources.benchmarks)),
+        legend=[*benchmark_tables.LEGEND.splitlines(), *benchmark_tables.rule_notes(sources.benchmarks)],
         runs=len(runs),
         places=sorted(set(places)),
     )
@@ -95,7 +124,7 @@ def page(documents: Iterable[Document], sources: Sources) -> str:
 
 def image(document: Document) -> str:
     """Return the figure as an address that holds all of it."""
-    return address(document.images["svg"])
+    return f"data:image/svg+xml;base64,{base64.b64encode(document.images['svg']).decode()}"
 
 
 def measured(block: pd.DataFrame) -> pd.DataFrame:
@@ -103,116 +132,24 @@ def measured(block: pd.DataFrame) -> pd.DataFrame:
     return block[block.verdict != "not measured"]
 
 
-def address(svg: bytes) -> str:
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
-
-
-def forest(document: Document, claim: Claim) -> str:
-    """Return the forest plot of a claim as an address that holds all of it."""
-    return address(document.images[f"{claim.name}.svg"])
-
-
 def compact(block: pd.DataFrame) -> pd.DataFrame:
     """Return the block without commands and empty columns."""
-    cells = block.iloc[:, :-1]
+    cells = block.drop(columns="command", errors="ignore")
     return cells.loc[:, (cells != "").any().to_numpy()]
 
 
-def unused(runs: pd.DataFrame, documents: Iterable[Document]) -> pd.DataFrame:
-    """Return the runs that none of the documents shows."""
-    used = {signature for each in documents if len(each.used) for signature in each.used.signature}
-    return runs[~runs.signature.isin(used)]
+def commands(blocks: Iterable[pd.DataFrame]) -> list[tuple[str, str]]:
+    """Return the commands of all rows, each once, with the block and the row."""
+    found: dict[str, str] = {}
+    for block in blocks:
+        for first, *_, command in block.itertuples(index=False, name=None):
+            title = first if block.columns[0] == SETTING else f"{block.columns[0]}, {first}"
+            found.setdefault(command, title)
+    return [(title, command) for command, title in found.items() if command]
 
 
-def other(runs: pd.DataFrame, documents: Iterable[Document]) -> list[Document]:
-    """Return at most one table: a block for each configuration that methods share, a row for each setting."""
-    rest = unused(runs, documents)
-    if rest.empty:
-        return []
-    shared = rest.config.map(lambda config: signature({k: v for k, v in config.items() if k != "method"}))
-    titles = block_titles(rest, shared)
-    rows = [row for key in sorted(titles, key=lambda key: titles[key]) for row in
-            block_rows(rest[shared == key], titles[key])]  # fmt: skip
-    numbered = {title: number for number, title in enumerate(sorted(titles.values()))}
-    rows = pd.DataFrame([{**row, "block": numbered[row["title"]]} for row in rows])
-    table = filled("other", "Runs of other settings.", [*table_text.SECONDS, "score"], rows, rest)
-    return [table_text.document_of(table)]
-
-
-def block_rows(runs: pd.DataFrame, title: str) -> list[dict[str, Any]]:
-    """Return a row for each setting, the baseline first, and empty where there is none."""
-    first = [part.iloc[0] for _, part in runs.groupby("signature", sort=False)]
-    alike = [run.config["method"] for run in first]
-    first.sort(key=lambda run: (run.method != BASELINE, label(run, alike)))
-    about = {"title": title, "task": first[0].task, "seeds": 1}
-    about["header"] = SCORES.get(first[0].metric) or first[0].metric
-    rows = [
-        {**about, "label": label(run, alike), **run[["method", "signature", "r", "gamma", "hidden"]]}
-        for run in first
-    ]
-    if rows[0]["method"] != BASELINE:
-        rows.insert(0, {**about, "label": BASELINE, "method": BASELINE, "signature": ""})
-    return rows
-
-
-def block_titles(runs: pd.DataFrame, shared: pd.Series) -> dict[str, str]:
-    """Return a title for each configuration, with the keys that differ where the rest would be the same."""
-    first = {key: part.iloc[0] for key, part in runs.groupby(shared)}
-    bare, configs = (
-        {k: title(run) for k, run in first.items()},
-        {k: dict(flat(r.config)) for k, r in first.items()},
-    )
-    titles = {}
-    for key, own in configs.items():
-        alike = [configs[other] for other, name in bare.items() if name == bare[key]]
-        keys = [name for name in own if name.split(".")[0] != "method" and counts(name, own[name])]
-        apart = [name for name in keys if any(config.get(name) != own[name] for config in alike)]
-        titles[key] = ", ".join([bare[key], *(f"{name}={own[name]}" for name in apart)])
-    return titles
-
-
-def title(run: pd.Series) -> str:
-    sample = " on its tiny synthetic sample" if run["sample"] == "tiny" else ""
-    epochs = len(run.history)
-    width = "" if pd.isna(run.hidden) else f"h={int(run.hidden)}, "
-    return f"{run.task}{sample} ({width}{epochs} epoch{'s' * (epochs != 1)})"
-
-
-def label(run: pd.Series, alike: Sequence[dict]) -> str:
-    """Return the method with r and γ, and the keys in which it differs from another row of that method."""
-    own = run.config["method"]
-    same = [method for method in alike if method.get("name") == own.get("name")]
-    varied = [key for key in own if any(method.get(key) != own[key] for method in same)]
-    letters = [f"{name}={run[key]:g}" for name, key in (("r", "r"), ("γ", "gamma")) if not pd.isna(run[key])]
-    words = letters + [f"{key}={own[key]}" for key in varied if key not in ("r", "gamma")]
-    return run.method + (f" ({', '.join(words)})" if words else "")
-
-
-def listed(runs: pd.DataFrame, compose: Compose) -> Iterator[str]:
-    """Yield a line for each setting: task, method, the keys off their default, the score, the seeds."""
-    usual = cache(lambda *choice: default_settings(choice, compose))
-    settings_of = [part for _, part in runs.groupby("signature", sort=False)]
-    for part in sorted(settings_of, key=lambda part: (*part.iloc[0][["task", "method", "started_at"]],)):
-        run = part.iloc[0]
-        choice = run.task, run.method
-        model = [run.model] * (usual(*choice) != usual(*choice, run.model))
-        differ = [*(f"model={name}" for name in model), *overrides(run, usual(*choice, *model))]
-        seeds = ", ".join(map(str, sorted(part.seed)))
-        score = f"test {run.metric} {part.test.mean():.2f}"
-        yield f"{' '.join([run.task, run.method, *differ])}: {score} (seed {seeds})"
-
-
-def default_settings(choice: Sequence[str], compose: Compose) -> dict[str, Any] | None:
-    """Return the configuration of a task and a method as written; None where they do not exist any more."""
-    try:
-        return settings(compose([f"{group}={name}" for group, name in zip(GROUPS, choice, strict=False)]))
-    except HydraException:
-        return None
-
-
-def overrides(run: pd.Series, usual: dict[str, Any] | None) -> list[str]:
-    if usual is None:
-        return [f"signature {run.signature}"]
-    values = dict(flat(run.config))
-    keys = [line.partition(":")[0] for line in different(usual, run.config)]
-    return [f"{key}={values.get(key)}" for key in keys[:SHOWN]] + ["…"] * (len(keys) > SHOWN)
+def benchmark(result: benchmarks.Result) -> tuple[str, str, pd.DataFrame]:
+    """Return name and machine, command and cells of a benchmark."""
+    cells = benchmark_tables.sweep_cells if result["sweep"] else benchmark_tables.case_cells
+    title = f"{benchmarks.name(result)}: {benchmark_tables.place(result)}"
+    return title, benchmarks.command(result), cells(result)

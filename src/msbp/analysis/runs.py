@@ -31,6 +31,7 @@ from .settings import Config, Row, Settle, rows_of
 
 log = logging.getLogger(__name__)
 RECORDS, BENCHMARKS, THEORY = "records.jsonl", "bench.json", "theory.json"
+DIVERGED = "diverged.json"  # in the folder of a run that did, in place of a record
 # Seconds depend on these besides the setting; the values are their names in remarks.
 PLATFORM = {
     "machine": "machine", "device": "device", "threads": "thread count", "commit": "commit",
@@ -43,6 +44,17 @@ FLOATS = (
     *("test_last", "bp_update_s", "dropped_entries", "dropped_norm", "other_bleu"),
 )
 DTYPES: Any = dict.fromkeys(FLOATS, float) | {"times_comparable": bool, "dirty": bool, "timing_rule": int}
+
+
+class DivergedRun(BaseModel):
+    """A run that ended without a record, because its numbers were not finite."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+    signature: str
+    seed: int
+    epoch: int
+    step: int
+    reason: str
 
 
 class AngleConfig(BaseModel):
@@ -82,7 +94,7 @@ ANGLE_COLUMNS = (*ANGLE_KEY, "method", "k", "epoch", "total", "hidden", "record"
 class Sources:
     """All measurements, either a user's own or the published ones, never a mixture of both.
 
-    theory: the checks of the paper's bounds, where they were computed.
+    theory: the checks of the paper's bounds, where they were computed. diverged: the runs that did.
 
     where: overrides with which commands leave more here. damaged: a sentence for each unreadable file.
     """
@@ -94,6 +106,7 @@ class Sources:
     where: Sequence[str] = ()
     damaged: Sequence[str] = ()
     theory: Mapping[str, Any] | None = None
+    diverged: pd.DataFrame = field(default_factory=lambda: diverged_frame(()))
 
     def runs_of(self, overrides: Sequence[str]) -> pd.DataFrame:
         """Return the runs of a setting by seed; none for a task without a file."""
@@ -133,7 +146,8 @@ def own(outputs: Path, published: Path, settle: Settle, where: Sequence[str] = (
     measured = benchmarks.own(outputs / "bench", damaged)
     runs, angles = read_runs(outputs, damaged), read_angles(files, damaged)
     theory = read_theory(outputs / THEORY, damaged)
-    return Sources(runs, settle, measured, angles, where, damaged, theory)
+    diverged = read_diverged(outputs, damaged)
+    return Sources(runs, settle, measured, angles, where, damaged, theory, diverged)
 
 
 def published(folder: Path, settle: Settle) -> Sources:
@@ -161,6 +175,18 @@ def read_runs(path: Path, damaged: list[str]) -> pd.DataFrame:
     """Return the runs of a folder or file; a sentence for each unreadable record is added to damaged."""
     texts = list(contents(sorted(path.rglob(NAME)), damaged)) if path.is_dir() else lines(path, damaged)
     return run_frame(validated_each(Record, texts, damaged))
+
+
+def read_diverged(folder: Path, damaged: list[str]) -> pd.DataFrame:
+    """Return the diverged runs of a folder; a sentence for each unreadable file is added to damaged."""
+    texts = contents(sorted(folder.rglob(DIVERGED)), damaged)
+    return diverged_frame(run for *_, run in validated_each(DivergedRun, texts, damaged))
+
+
+def diverged_frame(runs: Iterable[DivergedRun]) -> pd.DataFrame:
+    """Return diverged runs, a row for each signature and seed."""
+    rows = pd.DataFrame([run.model_dump() for run in runs], columns=list(DivergedRun.model_fields))
+    return rows.drop_duplicates(["signature", "seed"], keep="last")
 
 
 def read_angles(paths: Iterable[Path], damaged: list[str]) -> pd.DataFrame:

@@ -109,12 +109,22 @@ def configs(conf: Path, group: str) -> dict[str, Config]:
 
 
 def plain(config: Any, conf: Path) -> Config:
-    """Return a file as dicts and lists, with the file of conf/grid that it names in place of the name."""
+    """Return a file as dicts and lists, with what it names of conf/grid and conf/table in place of names."""
     file: Any = OmegaConf.to_container(config, resolve=True)
+    if "lines" in file:
+        file["blocks"] = [block_of(line, conf) for line in file["lines"]]
     if "grid" in file:
         grid: Any = OmegaConf.to_container(OmegaConf.load(conf / "grid" / f"{file['grid']}.yaml"))
         file["grid"] = {"name": file["grid"], **grid}
     return file
+
+
+def block_of(line: Config, conf: Path) -> Config:
+    """Return the block of a table that a line names, with the line's label, case and kind of data."""
+    table = plain(OmegaConf.load(conf / "table" / f"{line['table']}.yaml"), conf)
+    block = next(block for block in table["blocks"] if block["title"] == line["block"])
+    timed = {} if set(SECONDS) & set(table["columns"]) else {"timed": 0}
+    return {"seeds": table["seeds"], "case": "", "stand_in": False, **timed, **block, **line}
 
 
 def rows_of(config: Config) -> Iterator[Row]:
@@ -128,7 +138,7 @@ def rows_of(config: Config) -> Iterator[Row]:
 
 def row_of(config: Config, block: Config, row: Config) -> Row:
     """Return a row of a block; a block may have fewer seeds than its table, and times of the first only."""
-    seeds = block.get("seeds", config["seeds"])
+    seeds = block["seeds"] if "seeds" in block else config["seeds"]
     timed = block.get("timed", seeds) if set(SECONDS) & set(config["columns"]) else 0
     overrides = (f"task={block['task']}", *block.get("overrides", ()), *row["overrides"])
     return Row(block["title"], row["label"], overrides, seeds, timed, block.get("within", ""))

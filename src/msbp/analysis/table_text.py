@@ -17,6 +17,7 @@ HEADERS = {
     "bp_s": "BP (s)", "bp_update_s": "BP + update (s)", "total_s": "Total (s)", "dev": "Dev BLEU",
     "dropped_entries": "Dropped entries (%)", "dropped_norm": "Dropped norm² (%)",
 }  # fmt: skip
+MATTERS = 0.1  # points of score: the practical margin of the claims
 
 
 def document(config: Config, sources: Sources) -> Document:
@@ -64,7 +65,8 @@ def sheet(table: Table, rows: pd.DataFrame, below: Sequence[str] = ()) -> Sheet:
         header = [first.title, *(names[column] for column in columns), "n"]
         header += [*(f"paper: {names[column]}" for column in papers), "command"]
         text.blocks.append(pd.DataFrame(cells, columns=header))
-    text.below = [*places(table, rows), *devices(table, rows), *paired_notes(table, rows)]
+    text.below = [*strength(table, rows), *places(table, rows), *devices(table, rows)]
+    text.below += paired_notes(table, rows)
     text.below += [*metric_notes(table, rows), *below]
     return text
 
@@ -104,6 +106,31 @@ def score_cell(mean: float, sd: float, delta: float) -> str:
 
 def seconds(value: float) -> str:
     return f"{value:.{0 if value >= 1000 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
+
+
+def strength(table: Table, rows: pd.DataFrame) -> list[str]:
+    """Return a sentence for each block whose baseline scores higher than the paper's by more than MATTERS."""
+    sentences = []
+    for _, block in rows.groupby("block") if "paper_score" in rows else ():
+        ours, papers = block.score_mean, block.paper_score.astype(float)
+        apart = ours - papers
+        first, *others = block.index
+        if not apart[first] > MATTERS or apart[others].isna().all():
+            continue
+        known = [row for row in others if not pd.isna(apart[row])]
+        named = [f"{bare(block.label[row])} {ours[row]:.2f} ({papers[row]:.2f})" for row in known]
+        level = "are level with" if (apart[known].abs() <= MATTERS).all() else "are beside"
+        sentences.append(
+            f"On {block.title[first]} our baseline is stronger than the paper's, {ours[first]:.2f} against "
+            f"{papers[first]:.2f}; {' and '.join(named)} {level} the paper's (in parentheses)."
+        )
+        gains = (papers - papers[first])[known] - (ours - ours[first])[known]
+        if (gains > MATTERS).any() and (apart[known] >= -MATTERS).all():
+            sentences[-1] += (
+                " The paper's gain over full backpropagation is absent because our baseline is better, not "
+                "because MSBP is worse."
+            )
+    return sentences
 
 
 def places(table: Table, rows: pd.DataFrame) -> list[str]:

@@ -27,6 +27,7 @@ DIRTY = "includes runs of uncommitted code"
 NO_BASELINE = "not compared: the first row has no runs yet"
 NO_TIMES = "no speed-up: the first row has no times to compare with"
 NO_COMMON = "not compared: the first row has no runs of these seeds"
+NOT_RUN = "not run yet"
 METRICS = "the scores of these rows follow more than one metric rule"
 EARLIER_RULE = "BP is not shown: it was timed by the earlier rule, which left ∂ℓ/∂W to the update"
 
@@ -66,6 +67,7 @@ def fill(config: Config, sources: Sources) -> Table:
     """Return the table with the runs of each row, found by the signature of its overrides."""
     rows = requested(config, sources)
     table = filled(config["name"], config["caption"], config["columns"], rows, sources.runs)
+    add_diverged(table, sources.diverged)
     table.paired = config.get("paired", False)
     return table
 
@@ -197,7 +199,7 @@ def add_remarks(table: Table) -> None:
             own = runs[runs.row == row]
             if own.empty:
                 unknown = table.rows.signature[row] is None
-                table.remarks[row, "n"].append("its task is not there yet" if unknown else "not run yet")
+                table.remarks[row, "n"].append("its task is not there yet" if unknown else NOT_RUN)
                 continue
             untimed = own.reason[~own.timed]
             if len(untimed):
@@ -220,6 +222,21 @@ def add_remarks(table: Table) -> None:
                 table.remarks[row, "score"].append(data_remark(own))
             if own.dirty.any():
                 table.remarks[row, "n"].append(DIRTY)
+
+
+def add_diverged(table: Table, diverged: pd.DataFrame) -> None:
+    """Note of how many of a row's runs diverged, and where the first of them did.
+
+    A seed that has a record as well, of a later run, is not counted.
+    """
+    for row in table.rows.index:
+        found = diverged[diverged.signature == table.rows.signature[row]].sort_values("seed")
+        found = found[~found.seed.isin(table.runs.seed[table.runs.row == row])]
+        if len(found):
+            first, n = found.iloc[0], table.rows.n[row] + len(found)
+            where = f"seed {first.seed} in epoch {first.epoch}, step {first.step}: {first.reason}"
+            remarks = [each for each in table.remarks[row, "n"] if each != NOT_RUN]
+            table.remarks[row, "n"] = [*remarks, f"{len(found)} of {n} diverged ({where})"]
 
 
 def add_comparison_remarks(table: Table, row: int, first: int) -> None:

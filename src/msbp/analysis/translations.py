@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
+from ..files import save
 from ..record import HYPOTHESES, NAME
 from .tables import Table
 
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU
 
 SAMPLES = 1000
+PACKED = "translations"  # the folder of published ones
 
 
 @dataclass(frozen=True)
@@ -39,9 +45,13 @@ class Translations:
     references: list[list[str]]
     rule: str
 
+    def packed(self) -> bytes:
+        """Return them compressed, the same bytes each time."""
+        return gzip.compress(json.dumps(asdict(self), ensure_ascii=False).encode(), mtime=0)
+
 
 def paired_bootstrap(folders: Sequence[Path], samples: int = 1000) -> list[Resampled]:
-    """Compare runs with the first of them, by their folders; the same each time.
+    """Compare runs with the first of them, by their folders or published files; the same each time.
 
     ValueError unless all were tested on the same sentences and counted by the same rule.
     """
@@ -64,11 +74,37 @@ def paired_bootstrap(folders: Sequence[Path], samples: int = 1000) -> list[Resam
     return compared
 
 
+def unpacked(path: Path) -> Translations:
+    """Return what `Translations.packed` left in a file; ValueError for anything else."""
+    try:
+        return Translations(**json.loads(gzip.decompress(path.read_bytes())))
+    except (EOFError, TypeError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} holds no translations: {error}") from error
+
+
+def publish_translations(runs: pd.DataFrame, folder: Path) -> list[Path]:
+    """Write the translations that runs left into the folder of what is published; return their files."""
+    places = [Path(source).parent for source in runs.source]
+    found = {
+        packed_file(folder, run.signature, run.seed): translations(place).packed()
+        for place, run in zip(places, runs.itertuples(), strict=True)
+        if (place / HYPOTHESES).exists()
+    }
+    save(found)
+    return list(found)
+
+
+def packed_file(folder: Path, signature: str, seed: int) -> Path:
+    return folder / PACKED / f"{signature}-{seed}.json.gz"
+
+
 def translations(folder: Path) -> Translations:
-    """Return the translations in the folder of a run.
+    """Return the translations in the folder of a run, or in a published file.
 
     FileNotFoundError if it has none, ValueError unless each reference has as many lines.
     """
+    if folder.is_file():
+        return unpacked(folder)
     references = sorted(folder.glob("references.*.txt"))
     if not references or not (folder / HYPOTHESES).exists():
         raise FileNotFoundError(f"{folder} has no {HYPOTHESES} and references: it is no run of translation")
@@ -108,10 +144,15 @@ def bootstrap_notes(table: Table) -> list[str]:
 
 
 def folders(table: Table, row: int) -> dict[int, Path]:
-    """Return by seed the folders of a row's runs that kept their translations."""
+    """Return by seed the folders, or published files, with the translations of a row's runs."""
     runs = table.runs[table.runs.row == row]
-    places = {seed: Path(source).parent for seed, source in zip(runs.seed, runs.source, strict=True)}
-    return {seed: place for seed, place in places.items() if (place / HYPOTHESES).exists()}
+    found = {}
+    for run in runs.itertuples():
+        place = Path(str(run.source)).parent
+        packed = packed_file(place, str(run.signature), int(run.seed))
+        if (place / HYPOTHESES).exists() or packed.exists():
+            found[int(run.seed)] = packed if packed.exists() else place
+    return found
 
 
 def compare(first: dict[int, Path], second: dict[int, Path]) -> Iterator[str]:

@@ -1,0 +1,76 @@
+"""The result in one table: a row a task, with the speed-up of MSBP and the scores of the three methods."""
+
+import math
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+
+import pandas as pd
+
+from .benchmarks import Result, whole_pass
+from .render import COMMAND, EMPTY, Document, Sheet
+from .runs import Sources, missing_commands
+from .settings import Config
+from .table_text import score_cell, strength
+from .tables import Table, fill, numbers
+
+NAMES = {"baseline": "Baseline", "sbp": "SBP", "msbp": "MSBP"}
+HEADER = ["Task", "BP ×", "total ×", *NAMES.values()]
+SCORES = {"Acc (%)": "accuracy", "UAS (%)": "UAS", "Test BLEU": "BLEU"}
+RATIOS = {"bp": "bp_ratio", "total": "total_ratio"}
+LICENSED = "Stand-ins for licensed data"
+LEGEND = (
+    "BP ×, total ×: how many times faster MSBP is than the baseline in the backward pass and in all of "
+    "training but evaluation, over whole runs; in parentheses, in a step of the benchmark; "
+    f"{EMPTY}: not measured yet by the current timing rule. Scores: percent, means ± standard deviations "
+    "over the n seeds or folds that the methods share."
+)
+
+
+def document(config: Config, sources: Sources) -> Document:
+    """Return the table with a row for each line of the config that has runs, stand-ins after the others."""
+    table = fill(config, sources)
+    lines = pd.DataFrame(rows(config, table, sources.benchmarks), columns=[*HEADER, COMMAND, "stand_in", "n"])
+    return Document(
+        config["name"], config["caption"], [sheet(config, table, lines)], numbers(table), used=table.runs,
+        missing=missing_commands(config, sources), blank=list(lines.Task[lines.n == 0]),
+        filled=sheet(config, table, lines[lines.n > 0]) if lines.n.any() else None,
+    )  # fmt: skip
+
+
+def sheet(config: Config, table: Table, lines: pd.DataFrame) -> Sheet:
+    """Return the rows as text, of real data and of stand-ins, and the sentences below them."""
+    text = Sheet(config["name"], config["caption"])
+    for stand_in, block in lines.groupby("stand_in"):
+        head = LICENSED if stand_in else "Task"
+        text.blocks.append(block[[*HEADER, COMMAND]].rename(columns={"Task": head}))
+    text.below = [*strength(table, table.rows), LEGEND]
+    return text
+
+
+def rows(config: Config, table: Table, benchmarks: Sequence[Result]) -> Iterator[list[object]]:
+    """Yield the cells of each line, whether it is of a stand-in, and its number of runs."""
+    for number, block in enumerate(config["blocks"]):
+        found = table.rows[table.rows.block == number].drop_duplicates("method").reset_index()
+        found = found.set_index("method").reindex(list(NAMES))
+        measured = found.index[found.n > 0]
+        scores = table.common(*found["index"][measured]) if len(measured) else pd.DataFrame()
+        task = f"{block['label']} ({SCORES.get(block['score'], block['score'])}, n = {len(scores)})"
+        texts = dict(
+            zip(measured, map(score_cell, scores.mean(), scores.std(), repeat(math.nan)), strict=True)
+        )
+        speed_ups = [speed_up(found, time, block["case"], benchmarks) for time in RATIOS]
+        cells = [task, *speed_ups, *(texts.get(name) or EMPTY for name in NAMES)]
+        yield [*cells, "", block["stand_in"], len(measured)]
+
+
+def speed_up(rows: pd.DataFrame, time: str, case: str, benchmarks: Sequence[Result]) -> str:
+    """Return how many times faster MSBP is than the baseline: in runs, or else in steps of the benchmark."""
+    ratio = rows[RATIOS[time]]["msbp"]
+    if not pd.isna(ratio):
+        return f"{ratio:.1f}×"
+    for result in benchmarks:
+        if (result["case"], result["sweep"], result["threads"]) == (case, None, 1) and whole_pass(result):
+            by_name = {row["name"]: row["vs_dense"] for row in result["rows"]}
+            if by_name.get("msbp"):
+                return f"({by_name['msbp'][time]:.1f}×)"
+    return EMPTY
