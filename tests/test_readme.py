@@ -22,6 +22,7 @@ LAUNCHER = (
     "hydra.launcher.",
     "+hydra.launcher.",
 )  # those of extras are not installed here
+SWEEPERS = {"experiment=optimize": "hydra_plugins.hydra_optuna_sweeper"}  # of extras, too
 COMMANDS = [
     (config, command)
     for start, config in CONFIG_OF.items()
@@ -50,6 +51,8 @@ def test_the_example_for_an_own_model_runs_and_learns(monkeypatch):
 @pytest.mark.parametrize(("config", "command"), COMMANDS)
 def test_every_command_composes(config, command):
     words = shlex.split(command)
+    for word in SWEEPERS.keys() & set(words):
+        pytest.importorskip(SWEEPERS[word])
     overrides = [word for word in words if not word.startswith(("-", *LAUNCHER)) and "=" in word]
     compose([single(word) for word in overrides], config)
 

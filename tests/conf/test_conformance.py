@@ -57,9 +57,21 @@ def test_a_task_runs_with_a_method_and_leaves_a_valid_record(task, method, tmp_p
     assert method != "baseline" or not any(shares)
 
 
-@pytest.mark.parametrize("task", ["mnist", "parsing_ewt", "pos_ewt", "subjectivity", "multi30k"])
-def test_a_run_stopped_within_an_epoch_goes_on_to_the_same_weights(task, tmp_path, monkeypatch):
-    asked = [f"task={task}", "method=msbp", "trainer.epochs=2", "trainer.save_every=1", "paths.offline=true"]
+@pytest.mark.parametrize(
+    ("task", "method"),
+    [
+        *((task, "") for task in ("mnist", "parsing_ewt", "pos_ewt", "subjectivity", "multi30k")),
+        ("mnist", "method.memory_control=permuted"),
+        ("pos_ewt", "method.memory_control=noise"),
+        ("mnist", "method.sparsifier=importance"),
+        ("mnist", "method.sparsifier=threshold"),
+        ("mnist", "method=weight_feedback"),
+        ("mnist", "method=adaptive"),
+    ],
+)
+def test_a_run_stopped_within_an_epoch_goes_on_to_the_same_weights(task, method, tmp_path, monkeypatch):
+    asked = [f"task={task}", *([method] if method else []), "trainer.epochs=2", "trainer.save_every=1"]
+    asked += ["paths.offline=true"]
     count, left = State.count, [1000]
 
     def stops(state, loss, labels):

@@ -70,7 +70,9 @@ class Transformer(nn.Module):
     ):  # fmt: skip
         super().__init__()
         if hidden % (2 * heads):
-            raise ValueError(f"model.hidden={hidden} must be a multiple of 2 * model.heads = {2 * heads}")
+            raise ValueError(
+                f"model.hidden={hidden} must be a multiple of 2 * model.heads = {2 * heads}: change either"
+            )
         self.name = name
         self.embedding = word_embedding(embedding, vocabulary, width, vectors)
         self.project, self.dropout = nn.Linear(self.embedding.embedding_dim, hidden), nn.Dropout(dropout)
