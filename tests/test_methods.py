@@ -182,3 +182,8 @@ def test_turns_need_two_groups(layers):
 def test_a_schedule_that_does_not_exist_is_refused(method, choice, says):
     with pytest.raises(ValueError, match=says):
         method(**choice)
+
+
+def test_sbp_with_a_memory_is_refused():
+    with pytest.raises(ValueError, match="method=sbp has no memory, so method.gamma must be 0, got 0.5"):
+        SparseBackprop(0.1, 0.5, name="sbp")

@@ -89,6 +89,11 @@ class SparseBackprop:
             raise ValueError(
                 f"method.period={self.period} is for method.schedule=alternate; every has no turns"
             )
+        if self.name == "sbp" and self.gamma:
+            raise ValueError(
+                f"method=sbp has no memory, so method.gamma must be 0, got {self.gamma}: use method=msbp, or "
+                "leave gamma out"
+            )
         if self.memory_control is not None and not self.gamma:
             raise ValueError(
                 f"method.memory_control={self.memory_control} replaces the memory, and method.gamma=0 has "
