@@ -190,3 +190,15 @@ def test_a_foreign_attribute_named_hidden_layers_does_not_matter():
     model = Body()
     model.hidden_layers = 2
     assert list(convert(model)) == BLOCKS
+
+
+def stack():
+    return nn.Sequential(
+        *[layer for _ in range(3) for layer in (nn.Linear(9, 9), nn.ReLU())], nn.Linear(9, 2)
+    )
+
+
+@pytest.mark.parametrize("argument", ["layers", "exclude"])
+def test_an_iterator_of_patterns_is_read_as_a_list(argument):
+    given, listed = (convert(stack(), 0.5, **{argument: names}) for names in (iter(["0", "2"]), ["0", "2"]))
+    assert given == listed and ("0" in given) == (argument == "layers")

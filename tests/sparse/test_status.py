@@ -144,3 +144,24 @@ def test_memory_of_another_width_is_refused_by_key():
     state = model.state_dict() | {"0.memory.m": torch.zeros(1, 7)}
     with pytest.raises(RuntimeError, match=r"0\.memory\.m: SharedMemory of width 20 got a memory of shape"):
         model.load_state_dict(state)
+
+
+def test_remarks_of_an_earlier_conversion_are_gone():
+    model = nn.Sequential(nn.Linear(9, 9), nn.ReLU(), nn.Linear(9, 9), nn.ReLU(), nn.Linear(9, 2))
+    convert(model, exclude=["2"])
+    assert "excluded" in str(status(model))
+    revert(model)
+    assert "excluded" not in str(status(model))
+    convert(model, exclude=["2"])
+    convert(model, layers=["2"])
+    assert "excluded" not in str(status(model))
+
+
+def test_a_memory_that_is_not_finite_is_not_loaded():
+    model = nn.Sequential(nn.Linear(9, 9), nn.ReLU(), nn.Linear(9, 2))
+    convert(model, save_memory=True)
+    state = model.state_dict()
+    state["0.memory.m"] = torch.full_like(state["0.memory.m"], torch.nan)
+    with pytest.raises(RuntimeError, match="0.memory.m: SharedMemory got a memory that is not finite"):
+        model.load_state_dict(state)
+    assert memories(model)["0"].m.isfinite().all()

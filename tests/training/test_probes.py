@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from msbp.config import compose
-from msbp.methods import FullBackprop, SparseBackprop
+from msbp.methods import FullBackprop, SparseBackprop, WeightFeedback
 from msbp.models.mlp import MLP
 from msbp.optim import Adam
 from msbp.record import signature
@@ -150,3 +150,8 @@ def test_a_probe_keeps_the_departure_beside_the_angle():
     assert all(0 < share < 2 for share in found["departure"].values())
     (whole,) = Angle()(new_run(FullBackprop()))
     assert whole["departure"] == {"weight": 0.0, "bias": 0.0}
+
+
+def test_a_method_that_the_probe_cannot_see_is_refused_before_training(tmp_path):
+    with pytest.raises(ValueError, match="watch=angle measures what layers propagate"):
+        trained(new_run(WeightFeedback(0.1)), tmp_path, "run", watch=Angle())

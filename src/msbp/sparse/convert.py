@@ -87,7 +87,7 @@ def convert(
     An nn.Sequential that holds a sparse linear layer becomes a Chain. ValueError if a setting is out of range
     or applies to no layer, a pattern fits no layer, or no layer is found; the model is unchanged then.
     """
-    ratios = _ratios(r)
+    ratios, layers, exclude = _ratios(r), choice.reusable(layers), choice.reusable(exclude)
     check_choices(gamma, memory, selection, bias, sparsifier, memory_control)
     check_lstm_choices(memory, gates, carry)
     _refuse_fused(model)
@@ -116,6 +116,8 @@ def convert(
             choices["skip_zero_rows"] = skip_zero_rows
         kind.adopt(layer, name, kept[name], gamma, **choices)
 
+    for layer in found.values():
+        REMARKS.pop(layer, None)
     if sample is not None:
         remarks = _slower(found, calls, adopt)
         skipped |= remarks
@@ -162,6 +164,8 @@ def revert(model: nn.Module) -> list[str]:
     Parameters, hooks and keys stay, memories are dropped. For tools that go by the class of a layer, such as
     export, quantization and torch.jit.script, and before converting with other settings.
     """
+    for module in model.modules():
+        REMARKS.pop(module, None)
     converted = [(name, module) for name, module in model.named_modules() if isinstance(module, Converted)]
     for _, module in converted:
         module.revert()

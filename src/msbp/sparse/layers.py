@@ -2,7 +2,7 @@
 
 import fnmatch
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from torch import nn
@@ -38,6 +38,11 @@ def listed(layers: Layers) -> list[Pattern]:
     if isinstance(layers, str | re.Pattern):
         return [layers]
     return list(layers) if isinstance(layers, Iterable) else []
+
+
+def reusable(layers: Layers | None) -> Layers | None:
+    """Return an argument that can be read more than once: an iterator as a list, anything else as it is."""
+    return list(layers) if isinstance(layers, Iterator) else layers
 
 
 def is_name(pattern: Pattern) -> bool:

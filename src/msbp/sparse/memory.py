@@ -97,11 +97,16 @@ class GradientMemory(nn.Module, ABC):
             self.m = m.detach().clone()
 
     def load(self, m: Tensor) -> None:
-        """Load a saved memory; ValueError if it is of another width or kind."""
+        """Load a saved memory; ValueError if it is of another width or kind, or not finite."""
         if m.dim() != 2 or m.shape[1] != self.m.shape[1] or not self.fits(len(m)):
             raise ValueError(
                 f"{type(self).__name__} of width {self.m.shape[1]} got a memory of shape {tuple(m.shape)}; "
                 "load it into the model and method that it came from, or leave it out to start from zero"
+            )
+        if not m.isfinite().all():
+            raise ValueError(
+                f"{type(self).__name__} got a memory that is not finite: load an earlier one, or "
+                "leave it out to start from zero"
             )
         self._set(m.to(self.m))
 

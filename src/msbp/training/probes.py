@@ -15,6 +15,7 @@ from pydantic.dataclasses import dataclass as validated
 from torch import Tensor, nn
 
 from ..files import Fields
+from ..methods import WeightFeedback
 from ..sparse import SparseConvolution, SparseLinear, SparseLSTM
 from ..tasks.base import Batch, Task
 from .run import Run
@@ -32,6 +33,11 @@ class Angle:
     def __call__(self, run: Run) -> list[Fields]:
         """Return the measurement of this epoch, if it has one; the run does not change."""
         state = run.state
+        if isinstance(run.method, WeightFeedback):
+            raise ValueError(
+                "watch=angle measures what layers propagate, and method=weight_feedback changes the "
+                "gradients of weights: leave watch out"
+            )
         if state.epoch % self.every:
             return []
         batches = run.task.batches(run.splits.train, run.seed, state.epoch)
