@@ -6,7 +6,6 @@ Letters: B batch, n out_features.
 import copy
 import math
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,11 +15,11 @@ from torch import Tensor, nn
 
 from ..files import Fields
 from ..methods import WeightFeedback
-from ..sparse import SparseConvolution, SparseLinear, SparseLSTM
+from ..sparse.status import Sparse
+from ..sparse.unpropagated import Unpropagated, count
 from ..tasks.base import Batch, Task
 from .run import Run
 
-Sparse = SparseLinear | SparseConvolution | SparseLSTM
 Vectors = dict[str, Tensor]
 
 
@@ -143,31 +142,6 @@ def _norm(parts: Iterable[Tensor]) -> float:
     return math.sqrt(sum(float(part.square().sum()) for part in parts))
 
 
-@dataclass
-class Unpropagated:
-    """Sums over the gradients ∂ℓ/∂h (B, n) of one layer: all of it, and what was not propagated."""
-
-    entries: int = 0
-    entries_unpropagated: int = 0
-    squares: float = 0.0
-    squares_unpropagated: float = 0.0
-
-    def add(self, grad_h: Tensor, g: Tensor) -> None:
-        """Count the gradient of a batch and its estimate g."""
-        unpropagated = grad_h[g == 0]
-        self.entries += int(grad_h.count_nonzero())
-        self.entries_unpropagated += int(unpropagated.count_nonzero())
-        self.squares += float(grad_h.square().sum())
-        self.squares_unpropagated += float(unpropagated.square().sum())
-
-    def fractions(self) -> dict[str, float]:
-        """Return the unpropagated shares of the non-zero entries and of the squared norm; 0 of nothing."""
-        return {
-            "entries": self.entries_unpropagated / self.entries if self.entries else 0.0,
-            "squared_norm": self.squares_unpropagated / self.squares if self.squares else 0.0,
-        }
-
-
 def unpropagated_fraction(
     model: nn.Module, task: Task, batches: Iterable[Batch], layers: Iterable[str]
 ) -> dict[str, dict[str, float]]:
@@ -180,24 +154,11 @@ def unpropagated_fraction(
     sums = {name: Unpropagated() for name in layers}
     for name, layer in twin.named_modules():
         if isinstance(layer, Sparse):
-            _count(layer, sums.setdefault(name, Unpropagated()))
+            count(layer, sums.setdefault(name, Unpropagated()))
+            layer.enabled = True  # also where another group had its turn in the last step
     device = next(twin.parameters()).device
     with torch.random.fork_rng([device] if device.type == "cuda" else []):
         for batch in batches:
             doubles = (t.double() if t.is_floating_point() else t for t in batch)
             task.loss(twin, tuple(t.to(device) for t in doubles)).backward()
     return {name: layer.fractions() for name, layer in sums.items()}
-
-
-def _count(layer: Sparse, sums: Unpropagated) -> None:
-    """Have the layer's estimate also add its arguments and result to the sums."""
-    estimate: Any = layer.estimate
-
-    def counting(grad_h: Tensor, *options: Any) -> Any:
-        estimated = estimate(grad_h, *options)
-        if estimated is not None:  # a gradient that is not finite is propagated whole
-            sums.add(grad_h, estimated[0])
-        return estimated
-
-    layer.estimate = counting  # type: ignore[method-assign, assignment]
-    layer.enabled = True  # also where another group had its turn in the last step
