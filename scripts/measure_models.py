@@ -12,10 +12,8 @@ import copy
 import json
 import multiprocessing
 import os
-import platform
-import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -26,12 +24,14 @@ import torch
 import transformers as t
 from torch import Tensor, nn
 
+from msbp.analysis.publish import shown_in
+from msbp.files import json_text, save
 from msbp.optim import AdamW
 from msbp.sparse import convert
+from msbp.training import machine
 
 ROOT = Path(__file__).resolve().parents[1]
 FILE, CARD = ROOT / "outputs/published/models.json", ROOT / "src/msbp/sparse/README.md"
-BEGIN, END = "<!-- table: models -->", "<!-- end of table -->"
 WORDS, CLASSES, RATIO, RATIOS, SEEDS, STEPS, ROUNDS = 500, 10, 0.04, (0.04, 0.1), (0, 1, 2), 500, 15
 SPEED, LEARNING = (8, 64), (8, 8)  # examples and length of a batch
 Build = Callable[[], nn.Module]
@@ -264,25 +264,16 @@ def measure(quick: bool) -> dict[str, Any]:
     losses = all_losses(seeds, steps)
     for name, row in zip(MODELS, rows, strict=False):
         row["losses"] = losses[name]
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.strip()
     return {
-        "r": RATIO, "steps": steps, "batch": SPEED, "learning_batch": LEARNING, "commit": commit,
-        "torch": torch.__version__, "transformers": t.__version__, "cpu": processor(), "models": rows,
+        "r": RATIO, "steps": steps, "batch": SPEED, "learning_batch": LEARNING,
+        "commit": machine.git("rev-parse", "HEAD"),
+        "torch": torch.__version__, "transformers": t.__version__, "cpu": machine.cpu(), "models": rows,
     }  # fmt: skip
 
 
 def sized_model(kind: Callable[..., nn.Module], d: int, length: int) -> nn.Module:
     """Return a model for inputs of this length, where its size depends on that."""
     return kind(d, length) if kind in (vit, Mixer) else kind(d)
-
-
-def processor() -> str:
-    """Return the processor's name."""
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
-    return names[0] if names else platform.processor()
 
 
 def rendered(found: dict[str, Any]) -> str:
@@ -327,18 +318,10 @@ def spread(losses: list[float]) -> str:
     return f"{mean(losses):.3g} ({min(losses):.3g}–{max(losses):.3g})"
 
 
-def parts(card: str) -> Iterator[str]:
-    """Yield the card's text before, within and after the table."""
-    before, rest = card.split(BEGIN)
-    within, after = rest.split(END, 1)
-    yield from (before, within, after)
-
-
 def render(file: Path = FILE, card: Path = CARD) -> None:
     """Write the table of a published file into the method card."""
-    before, _, after = parts(card.read_text(encoding="utf-8"))
     table = rendered(json.loads(file.read_text(encoding="utf-8")))
-    card.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
+    save({card: shown_in(card.read_text(encoding="utf-8"), lambda name: f"{table}\n")})
 
 
 def main() -> None:
@@ -356,7 +339,7 @@ def main() -> None:
         render(options.out)
         return
     found = measure(options.quick)
-    options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    save({options.out: json_text(found, indent=1)})
 
 
 if __name__ == "__main__":
