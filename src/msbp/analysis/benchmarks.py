@@ -99,7 +99,7 @@ def points(result: Result) -> list[Result]:
 
 
 def whole_pass(result: Result) -> bool:
-    """Whether BP is the whole backward pass; the earlier rule left ∂ℓ/∂W to the update."""
+    """Return whether BP is the whole backward pass; the earlier rule left ∂ℓ/∂W to the update."""
     return result.get("timing_rule", 1) >= WHOLE_PASS
 
 

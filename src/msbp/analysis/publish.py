@@ -1,4 +1,4 @@
-"""What the project publishes: records, their tables and figures, and READMEs that show them.
+"""Publication of records, their tables and figures, and READMEs that show them.
 
 A record enters as it was measured and is only ever replaced by another run of its signature and seed.
 """

@@ -157,12 +157,12 @@ class Document:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing of it is on record."""
+        """True if nothing of it is on record."""
         return self.used.empty and self.angles.empty and not self.measured
 
     @property
     def has_results(self) -> bool:
-        """Whether it has something to show: a point, a measured claim, a block with runs."""
+        """True if it has something to show: a point, a measured claim, a block with runs."""
         if self.claims:
             return any(claim.measured for claim in self.claims)
         if self.figure:

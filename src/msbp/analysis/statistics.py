@@ -120,7 +120,7 @@ def effect_size(less: Values, more: Values) -> float | None:
 
 
 def constant(values: Values) -> bool:
-    """Whether all values are equal but for rounding."""
+    """Return whether all values are equal but for rounding."""
     return np.ptp(np.asarray(values, dtype=float)) < 1e-9
 
 

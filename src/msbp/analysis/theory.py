@@ -226,7 +226,7 @@ def theorem_1(r: float, ratio: float, random: torch.Generator, n: int = 50) -> R
 def broken_conditions(
     widths: Sequence[int] = (784, 500, 500, 10), ratios: Sequence[float] = (0.04, 0.001)
 ) -> list[str]:
-    """What the theorems ask for and the paper's own network for MNIST does not have."""
+    """Return the conditions of the theorems that the paper's own network for MNIST does not meet."""
     narrower = [f"{i} to {o}" for i, o in pairwise(widths) if o < i]
     worst = [f"{math.degrees(math.acos(math.sqrt(r))):.1f}° at r = {r:g}" for r in ratios]
     strong = [f"{1 - r:g} at r = {r:g}" for r in ratios]

@@ -107,7 +107,7 @@ class Verdict:
 
 
 def counts(setting: Setting, least: int = LEAST) -> bool:
-    """Whether a setting counts: it has enough runs and is not excluded."""
+    """Return whether a setting counts: it has enough runs and is not excluded."""
     return setting.n >= least and not setting.excluded
 
 
