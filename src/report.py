@@ -12,7 +12,7 @@ from msbp.analysis import runs
 from msbp.analysis.other import listed, other, unused
 from msbp.analysis.publish import contents, stale
 from msbp.analysis.render import files
-from msbp.analysis.report import document, in_full, ordered, page, summary
+from msbp.analysis.report import document, in_full, ordered, page, summary, tracked
 from msbp.analysis.runs import Sources
 from msbp.analysis.settings import Config, Settle, catalogue, plain, settings_from
 from msbp.cli import start
@@ -20,12 +20,13 @@ from msbp.config import CONF, ReportOptions, compose
 from msbp.files import file_name, save
 
 FOLDERS = {"own": "report", "published": "report-published"}
+SETTINGS = ".settings.jsonl"  # what rows request, kept in the outputs folder
 
 
 @hydra.main(config_path=CONF, config_name="report", version_base="1.3")
 def main(cfg: DictConfig) -> None:
     ReportOptions.of(cfg)
-    settle = settings_from(Path(CONF), compose)
+    settle = settings_from(Path(CONF), compose, Path(cfg.paths.outputs) / SETTINGS)
     if cfg.readme:
         keep_published(cfg, catalogue(Path(CONF)), settle)
     else:
@@ -42,9 +43,10 @@ def report(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> None:
     measured = read(cfg, settle, where)
     place = Path(cfg.paths.outputs) / FOLDERS[cfg.records]
     chosen = [plain(cfg[group], conf) for group in ("table", "figure") if group in cfg]
-    documents = ordered(document(config, measured) for config in chosen or catalogue(conf).values())
+    every = chosen or list(catalogue(conf).values())
+    documents = ordered(document(config, measured) for config in tracked(every, "tables and figures"))
     rest = [] if chosen else other(measured.runs, documents)
-    for each in documents + rest:
+    for each in tracked(documents + rest, "files"):
         save({place / f"{file_name(each.name)}.{suffix}": content for suffix, content in files(each).items()})
     left = unused(measured.runs, documents)
     if chosen:

@@ -21,8 +21,9 @@ from msbp.analysis.benchmarks import (
     settings,
     write,
 )
+from msbp.analysis.plan import measurements
 from msbp.analysis.render import digits
-from msbp.analysis.runs import Sources, measurements
+from msbp.analysis.runs import Sources
 
 
 def row(label, bp, update=1.0, forward=2.0, **more):

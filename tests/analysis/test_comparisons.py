@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from msbp.analysis.comparisons import document
+from msbp.analysis.comparisons import answered, document
 from msbp.analysis.render import renderings
 from msbp.analysis.runs import Sources
 from msbp.analysis.settings import configs
@@ -55,12 +55,23 @@ def test_a_question_is_answered_by_five_seeds_with_an_interval_on_one_side(fille
     def answer(gains):
         sbp = dict.fromkeys(range(6), 96.0)
         found = filled(sbp=sbp, msbp={seed: 96 + gain for seed, gain in enumerate(gains)})
-        return found.sheets[1].blocks[0]["Answer"][0]
+        return found.sheets[1].blocks[0].columns[3]
 
     assert answer([1.0, 1.1, 0.9, 1.2, 0.8]) == "yes"
     assert answer([-1.0, -1.1, -0.9, -1.2, -0.8]) == "no"
     assert answer([1.0, 1.1, 0.9, 1.2]) == "open"
     assert answer([1.0, -1.1, 0.9, -1.2, 0.3]) == "open"
+
+
+def test_only_answered_questions_are_listed_with_their_differences(record_of, runs_of, settle):
+    def listed(n):
+        runs = [record_of(f"task=mnist method={m}", seed, test=96.0 + (m == "msbp") + seed / 50)
+                for m in ("sbp", "msbp") for seed in range(n)]  # fmt: skip
+        return list(answered({"mine": CONFIG}, Sources(runs_of(runs), settle)))
+
+    assert listed(4) == []
+    (sentence,) = listed(5)
+    assert sentence.startswith("**Yes**: MSBP scores higher. MNIST: MSBP less SBP +1.00")
 
 
 def test_a_label_that_is_not_there_is_refused(record_of, runs_of, settle):

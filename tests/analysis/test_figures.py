@@ -12,7 +12,8 @@ import pytest
 
 from msbp.analysis import complexity, figures, rules
 from msbp.analysis.benchmark_tables import sweep_table
-from msbp.analysis.render import POINTS, Figure, Forest, Series, drawn_forest, files, images, renderings
+from msbp.analysis.drawing import POINTS, Figure, Series, images
+from msbp.analysis.render import files, renderings
 from msbp.analysis.rules import Measured
 from msbp.analysis.runs import Sources
 
@@ -78,7 +79,7 @@ def test_measurements_stand_beside_theory_as_shares_of_the_dense_row(swept, sour
 def test_what_was_not_measured_has_its_command(sources):
     config = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10, **BY_K}
     made = complexity.document(config, sources())
-    assert made.empty and "`python -m src.bench case=mnist sweep=k`" in renderings(made)["md"]
+    assert made.empty and "\npython -m src.bench case=mnist sweep=k\n" in renderings(made)["md"]
 
 
 def test_bp_time_is_by_k_with_percentiles_and_the_dense_row_beside(swept, sources):
@@ -137,15 +138,13 @@ ODD = {  # what a user's matplotlibrc may set
 
 
 def test_a_users_settings_of_matplotlib_change_no_byte_of_an_image(figure):
-    row = {"family": "MLP", "setting": "", "estimate": -1.0, "low": -2.0, "high": 0.5, "paper": 1.0}
-    forest = Forest("T", pd.DataFrame([row | {"verdict": "agrees"}]), [0.0], "%")
-    plain = images(figure), drawn_forest(forest)
+    plain = images(figure)
     with matplotlib.rc_context(ODD):
-        assert (images(figure), drawn_forest(forest)) == plain
+        assert images(figure) == plain
 
 
 BACKEND = """
-from msbp.analysis.render import own_style
+from msbp.analysis.drawing import own_style
 with own_style():
     import matplotlib
     print(matplotlib.rcParams["axes.grid"])
@@ -174,7 +173,7 @@ def test_of_a_partial_sweep_what_is_there_is_shown_and_the_rest_is_empty(swept, 
     assert list(table.numbers.get("row", [])) == 2 * [name for name in ("sbp", "msbp") if name in part]
     assert (table.numbers.get("bp_ms_share", pd.Series()).isna() == ("dense" not in part)).all()
     named = {
-        series.label.lower().replace("baseline", "dense")
+        series.label.lower().replace("baseline (all 500)", "dense")
         for series in figure.figure.series
         if len(series.points)
     }
@@ -214,6 +213,26 @@ def test_departures_are_drawn_of_weights_and_biases(sources, record_of, runs_of,
     weight, bias = made.figure.series
     assert (weight.label, bias.label) == ("MSBP: weight", "MSBP: bias")
     assert weight.points.y.tolist() == [1.0, 1.0] and bias.points.y.tolist() == [0.1, 0.1]
+
+
+def test_a_figure_of_angles_says_where_msbps_are_larger(angles_of):
+    def at(method, k, degrees, step=1):
+        about = {"signature": f"{method} {k}", "seed": 0, "method": method}
+        angle = {"total": math.radians(degrees), "hidden": math.radians(50)}
+        return {"config": about, "k": k, "step": step, "epoch": float(step), "angle": angle}
+
+    above = figures.comparison(
+        angles_of([at("sbp", 5, 2), at("msbp", 5, 4), at("sbp", 9, 3), at("msbp", 9, 1)])
+    )
+    assert (
+        "+2.0 degrees at k = 5." in above and "k = 9" not in above and "1 run a line decides nothing" in above
+    )
+    for none in (
+        [at("sbp", 5, 2)],
+        [at("sbp", 5, 2), at("msbp", 5, 1)],
+        [at("sbp", 5, 1, 0), at("msbp", 5, 2, 0)],
+    ):
+        assert figures.comparison(angles_of(none)) == ""
 
 
 def record_of_angle(signature, seed, epoch, departure):

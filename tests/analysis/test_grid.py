@@ -47,13 +47,13 @@ def test_a_cell_has_the_papers_test_beside_the_papers_value(target, value, sourc
     assert all(np.isnan(cell["value"]) for cell in others)
     text = renderings(made)["md"]
     assert f" {value.value:.1f} |" in text and "no runs of both methods yet" in text
-    assert "`python -m src.train experiment=small`" in text
+    assert "\npython -m src.train experiment=small\n" in text
 
 
 def test_the_papers_values_are_held_against_the_right_critical_value(sources):
     made = grid.f_test(PAPER | {"name": "f_test", "grid": GRID | {"seeds": 20}}, sources)
-    assert list(made.sheets[0].blocks[0].iloc[0, :-1]) == ["paper", "16.2", "1.9¹"]
-    assert "F(19, 19) = 2.168, where the paper prints 2.1" in made.sheets[0].below[0]
+    assert list(made.sheets[0].blocks[0].paper) == ["16.2", "1.9¹"]
+    assert "F(19, 19) = 2.168, where the paper prints 2.1" in made.sheets[0].below[-1]
 
 
 def test_a_grid_of_ones_own_needs_no_cells_of_the_paper(sources):

@@ -3,6 +3,7 @@ from functools import partial
 
 import pytest
 
+from msbp.analysis.benchmarks import BenchmarkRow
 from msbp.analysis.publish import contents, publish, publish_angles, shown_in, stale, without_paths
 from msbp.analysis.render import renderings
 from msbp.analysis.report import document
@@ -156,18 +157,20 @@ def test_benchmarks_are_shown_without_their_variants(lines, tmp_path, settle):
     readme.write_text("<!-- table: bench -->\n<!-- end of table -->\n", encoding="utf-8")
     assert "python -m src.bench case=mnist" in contents(lines.parent, readme, {}, settle)[readme]
     about = {"case": "mnist", "sweep": None, "allocator": "keep", "cpu": "A 1", "torch": "2.6", "blas": "mkl"}
-    results = [about | {"threads": n, "commit": "1234", "dirty": False, "rows": []} for n in (1, 2)]
+    row = dict.fromkeys([*BenchmarkRow.model_fields], 1.0) | {"name": "msbp", "steps": 1, "k_per_layer": {}}
+    row |= dict.fromkeys(["vs_torch", "vs_dense"])
+    results = [about | {"threads": n, "commit": "1234", "dirty": False, "rows": [row]} for n in (1, 2)]
     lines.parent.mkdir()
     (lines.parent / "bench.json").write_text(json.dumps(results), encoding="utf-8")
     texts = contents(lines.parent, readme, {}, settle)
     assert "2 threads" in texts[lines.parent / "bench.md"]
-    assert "1 thread," in texts[readme]
+    assert "- mnist: A 1, 1 thread," in texts[readme]
     assert "2 threads" not in texts[readme]
 
 
 def test_a_shown_table_that_does_not_exist_is_named(lines, tmp_path, settle):
     (tmp_path / "README.md").write_text("<!-- table: smal -->\n<!-- end of table -->\n", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"README.md shows table: smal; there are bench, verdicts, small"):
+    with pytest.raises(ValueError, match=r"shows table: smal; there are bench, verdicts, beyond, small"):
         contents(lines.parent, tmp_path / "README.md", {"small": CONFIG}, settle)
 
 

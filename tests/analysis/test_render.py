@@ -2,9 +2,10 @@ import csv
 import io
 import re
 
+import pandas as pd
 import pytest
 
-from msbp.analysis.render import LATEX, MARKDOWN, latex, markdown, renderings
+from msbp.analysis.render import LATEX, MARKDOWN, Sheet, latex, markdown, renderings
 from msbp.analysis.runs import Sources
 from msbp.analysis.table_text import document_of
 from msbp.analysis.tables import fill
@@ -56,7 +57,17 @@ def test_latex_rows_have_as_many_cells_as_the_head(table):
 
 def test_markdown_keeps_its_column_count(table):
     lines = [line for line in markdown(table.sheets[0]).splitlines() if line.startswith("|")]
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {7}
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {6}
+
+
+def test_commands_stand_below_a_table_each_once_and_methods_in_one():
+    lines = ["train task=a method=sbp", "train task=a method=msbp", "", "train task=b method=sbp && bench x"]
+    block = pd.DataFrame({"A": list("abcd"), "command": lines})
+    sheet = Sheet("s", "S", [block, block.rename(columns={"A": "B"})])
+    assert sheet.commands() == [("A", "train task=a method=sbp,msbp"), ("A", lines[3])]
+    text = markdown(sheet)
+    assert "```bash\n# A\ntrain task=a method=sbp,msbp\ntrain task=b method=sbp\nbench x\n```" in text
+    assert not any("train" in line for line in text.splitlines() if line.startswith("|"))
 
 
 def test_markdown_escapes_are_undone_by_a_reader():

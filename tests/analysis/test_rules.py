@@ -118,6 +118,27 @@ def test_times_are_log_ratios_of_equal_seeds_and_benchmarks_single_measurements(
     assert len(list(rules.times(config | {"column": "bp_update_s"}, earlier))) == 2
 
 
+def test_repetitions_of_a_benchmark_are_its_runs(evidence):
+    def rows(ms):
+        return [{"name": "sbp", "bp_ms": 1.0}, {"name": "msbp", "bp_ms": ms}]
+
+    about = {"case": "mnist", "sweep": None, "threads": 1, "allocator": "keep", "timing_rule": 2}
+    repeated = about | {"rows": rows(1.2), "repetitions": [{"rows": rows(ms)} for ms in (1.1, 1.2, 1.3)]}
+    *_, step = rules.times({"tables": ["small"], "than": "sbp", "column": "bp_s"}, evidence([repeated]))
+    assert list(step.values) == pytest.approx([math.log(ms) for ms in (1.1, 1.2, 1.3)])
+    assert step.n == 3 and step.family == "MLPs" and not step.excluded
+
+
+def test_each_k_is_a_family_where_a_claim_is_judged_by_k(record_of, runs_of, settle):
+    runs = [record_of(f"task=mnist method={m}", seed, test=97.0 + (m == "msbp") + seed / 50)
+            for m in ("sbp", "msbp") for seed in range(5)]  # fmt: skip
+    grid = GRID | {"seeds": 5, "sparse": {20: "method.r=0.04"}, "gamma": [0.8]}
+    seen = Measured(Sources(runs_of(runs), settle), dict, {})
+    for by_k, family in ((False, "MLPs"), (True, "k = 20")):
+        (found,) = rules.gains_over_gamma({"grid": grid, "by_k": by_k}, seen)
+        assert found.family == family
+
+
 def test_backward_passes_timed_by_the_earlier_rule_are_not_compared(record_of, runs_of, settle):
     runs = [record_of(f"task=mnist method={m}", seed, timing_rule=1) for m in METHODS for seed in range(5)]
     sources = Sources(runs_of(runs), settle)

@@ -1,9 +1,11 @@
 """The runs that rows, cells and figures request, and which of them are on record."""
 
 import pytest
+from omegaconf import OmegaConf
 
-from msbp.analysis.runs import Sources, coverage, measurements, missing_commands
-from msbp.analysis.settings import together
+from msbp.analysis.plan import coverage, measurements, missing_commands
+from msbp.analysis.runs import Sources
+from msbp.analysis.settings import Setting, SettingStore, settings_from, together
 
 ROWS = [{"label": "MLP", "overrides": ["method=baseline"]}, {"label": "MSBP", "overrides": ["method=msbp"]}]
 BLOCK = {"title": "MNIST", "task": "mnist", "score": "Acc (%)", "rows": ROWS}
@@ -88,3 +90,42 @@ def test_a_benchmark_is_there_or_has_a_command(sources):
 def test_commands_that_differ_in_the_method_alone_are_one_sweep():
     assert together(["run a method=sbp", "run a method=msbp"]) == "run a method=sbp,msbp"
     assert together(["run a method=sbp", "", "run b"]) == "run a method=sbp && run b"
+
+
+def test_settings_are_composed_once_for_all_programs_until_conf_changes(tmp_path):
+    conf, store, composed = tmp_path / "conf", tmp_path / "kept", []
+    (conf / "task").mkdir(parents=True)
+    (conf / "task" / "mnist.yaml").write_text("a: 1")
+
+    def compose(overrides):
+        composed.append(overrides)
+        return OmegaConf.create({"method": {"r": 0.5, "gamma": 1.0}, "model": {"hidden": 7}, "x": 1})
+
+    def settled(gamma=0.5):
+        return settings_from(conf, compose, store)(["task=mnist", f"method.gamma={gamma}"])
+
+    first = settled()
+    assert first.gamma == 0.5 and settled() == first and len(composed) == 1
+    assert settled(0.6).gamma == 0.6 and settled(0.6) != first and len(composed) == 2
+    (conf / "task" / "mnist.yaml").write_text("a: 2")
+    assert settled() == first and len(composed) == 3
+
+
+@pytest.mark.parametrize("damage", [b"", b"not json", b"\xff", b'["a", 1]', b'[["a"], {"no": 1}]'])
+def test_a_damaged_store_of_settings_is_made_anew(tmp_path, damage):
+    path, setting = tmp_path / "kept", Setting("1234", 0.5)
+    SettingStore(path, tmp_path).add(("task=a",), setting)
+    path.write_bytes(path.read_bytes().splitlines()[0] + b"\n" + damage)
+    store = SettingStore(path, tmp_path)
+    assert store.found == {}
+    store.add(("task=a",), setting)
+    assert SettingStore(path, tmp_path).found == {("task=a",): setting}
+    path.write_bytes(damage)
+    assert SettingStore(path, tmp_path).found == {}
+
+
+def test_a_folder_that_takes_no_file_is_no_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    store = SettingStore(tmp_path / "file" / "kept", tmp_path)
+    store.add(("task=a",), Setting("1234"))
+    assert store.found

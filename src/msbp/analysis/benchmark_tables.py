@@ -18,8 +18,8 @@ zeros among them are skipped, as behind a maximum over time.
 MiB: what building the row and its first steps add to resident memory.
 vs: times less than torch (plain torch.nn, fused Adam) and dense (method=baseline): BP, BP + update, total."""
 SUMMARY_LEGEND = (
-    "Medians of a step; vs: times less BP, BP + update and total than torch (plain `torch.nn`, fused Adam) "
-    "and than dense (`method=baseline`). Measured on"
+    "Medians of a step. vs torch, vs dense: how many times less BP, BP + update and total take than with\n"
+    "  torch (plain `torch.nn`, fused Adam) and with `method=baseline`."
 )
 NOTHING = "Nothing is measured yet: `python -m src.bench case=mnist`.\n"
 MAIN = ("torch", "dense", "sbp", "msbp")
@@ -58,8 +58,12 @@ def summary(results: Iterable[Result]) -> str:
         if row["name"] == "msbp"
     ]
     header = ["MSBP", "BP (ms)", "BP + update (ms)", "total (ms)", "vs torch", "vs dense"]
-    places = "; ".join(dict.fromkeys(place(result) for result in every))
-    notes = " ".join([f"{SUMMARY_LEGEND} {places}.", *rule_notes(every)])
+    places: dict[str, list[str]] = {}
+    for result in every:
+        if any(row["name"] == "msbp" for row in result["rows"]):
+            places.setdefault(place(result), []).append(result["case"])
+    measured = [f"{', '.join(cases)}: {where}." for where, cases in places.items()]
+    notes = "\n".join(f"- {note}" for note in (SUMMARY_LEGEND, *measured, *rule_notes(every)))
     return f"{aligned(lines, header, 1)}\n\n{notes}\n" if every else NOTHING
 
 

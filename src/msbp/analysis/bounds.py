@@ -6,7 +6,8 @@ from typing import Any
 
 import pandas as pd
 
-from .render import COMMAND, EMPTY, POINTS, Document, Figure, Series, Sheet, pipe_table
+from .drawing import POINTS, Figure, Series
+from .render import COMMAND, EMPTY, Document, Sheet, pipe_table
 from .runs import Sources
 from .settings import Config
 

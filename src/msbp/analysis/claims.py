@@ -1,6 +1,6 @@
 """The paper's claims as a document: all verdicts, then the families and settings of each claim."""
 
-import textwrap
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -11,18 +11,19 @@ import pandas as pd
 from hydra.utils import get_method
 
 from .comparisons import questions
-from .render import COMMAND, EMPTY, MARKDOWN, Document, Forest, Sheet
+from .forests import drawn
+from .render import COMMAND, EMPTY, Document, Sheet, bullet
 from .rules import Measured, Setting
 from .runs import Sources
 from .settings import Config
 from .statistics import Effect
 from .tables import Table, fill
-from .verdicts import LEAST, Family, Region, Verdict, Word, counts, effect_of, judge
+from .verdicts import LEAST, Family, Region, Verdict, Word, counts, effect_of, judge, pool
 
 NAME, CAPTION = "claims", "Claims of the paper, and whether they reproduce here."
-HEADER = ["Claim of the paper", "Here", "Estimates, with 95 % intervals"]
+HEADER = ["Claim of the paper", "Here"]
 SETTING = "setting"
-PARTS = ["estimate", "95 % interval", "paper", "n", "verdict", "remark"]
+PARTS = ["estimate", "95 % interval", "paper", "n", "verdict"]
 NOTE = (
     f"A family's estimate is the mean of its settings with at least {LEAST} seeds or folds each (more where "
     "a rule says so), run by run of equal seeds. Reproduced: the interval is on the claim's side. Not "
@@ -115,7 +116,32 @@ class Claim:
     def sentence(self) -> str:
         """The word on every family with its number."""
         families = [each for each in self.verdict.families if any(not s.excluded for s in each.settings)]
-        return "; ".join(map(self.sentence_of, families)) or "nothing to measure"
+        return "; ".join([*map(self.sentence_of, families), *self.beside]) or "nothing to measure"
+
+    @property
+    def beside(self) -> list[str]:
+        """The estimate over all families, of a claim that is judged by k."""
+        counted = [s for family in self.verdict.families for s in family.counted(self.verdict.least)]
+        return [f"all k pooled: {self.number_of(pool(counted))}"] if "by_k" in self.config and counted else []
+
+    def named(self, family: Family) -> str:
+        """Return the name of a family with the tasks whose runs are pooled."""
+        counted = family.counted(self.verdict.least)
+        tasks = dict.fromkeys(re.split("[:,(]", setting.name)[0].strip() for setting in counted)
+        return f"{family.name} ({', '.join(tasks)})" if tasks else family.name
+
+    def number_of(self, effect: Effect) -> str:
+        """Return an estimate with its interval."""
+        estimate, low, high, _ = shown_numbers(self, effect, None)
+        interval = f"{self.unit.text(low)} to {self.unit.text(high)}"
+        return f"{self.unit.text(estimate)}{self.unit.suffix} ({interval})"
+
+    def word_of(self, family: Family) -> str:
+        """Return the word on a family, with the side on which it misses a range."""
+        region, effect = self.verdict.region, family.effect
+        ranged = family.word == Word.NOT and effect is not None and np.isfinite(region.low)
+        above = ranged and effect is not None and effect.estimate > region.high
+        return f"{family.word}: more than claimed" if above else str(family.word)
 
     def sentence_of(self, family: Family) -> str:
         """Return a family's estimate, interval and word; where it is open, the runs that would decide."""
@@ -123,14 +149,9 @@ class Claim:
         more = f"{runs} more runs a setting would decide" if runs else ""
         if not family.effect:
             most = max((setting.n for setting in family.settings if not setting.excluded), default=0)
-            few = (
-                f"open, at most {most} of {self.verdict.least} runs" if most else "open, nothing that counts"
-            )
+            few = f"open, {f'at most {most}' if most else 'none'} of {self.verdict.least} runs"
             return ", ".join(filter(None, [f"{family.name}: {few}", more]))
-        estimate, low, high, _ = shown_numbers(self, family.effect, None)
-        number = f"{self.unit.text(estimate)}{self.unit.suffix}"
-        interval = f"{self.unit.text(low)} to {self.unit.text(high)}"
-        sentence = f"{family.name}: {number} ({interval}), {family.word}"
+        sentence = f"{self.named(family)}: {self.number_of(family.effect)}, {self.word_of(family)}"
         if family.word != Word.OPEN:
             return sentence
         return f"{sentence}, {more or 'and more runs would hardly decide'}"
@@ -141,16 +162,13 @@ class Claim:
         parts, few = [], []
         for family in self.verdict.families:
             if family.effect:
-                estimate, low, high, _ = shown_numbers(self, family.effect, None)
-                number = f"{self.unit.text(estimate)}{self.unit.suffix}"
-                words = f", {family.word}" if family.word != self.word else ""
-                interval = f"{self.unit.text(low)} to {self.unit.text(high)}"
-                parts.append(f"{family.name} {number} ({interval}){words}")
+                words = "" if self.word_of(family) == self.word else f", {self.word_of(family)}"
+                parts.append(f"{self.named(family)} {self.number_of(family.effect)}{words}")
             elif any(not setting.excluded for setting in family.settings):
                 few.append(family.name)
         if parts and few:
-            parts.append(f"{' and '.join(few)} open, too few runs")
-        return "; ".join(parts)
+            parts.append(f"{' and '.join(few)}: too few runs")
+        return "; ".join([*parts, *self.beside])
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -162,7 +180,7 @@ def document(config: Config, sources: Sources) -> Document:
     """Return text and numbers of all claims; config holds conf/claim, conf/table and conf/figure."""
     found = claims(config["claims"], config["tables"], config["figures"], sources)
     rows = [{"claim": claim.name, "word": claim.word.value, **row} for claim in found for row in claim.rows]
-    forests = {claim.name: forest(claim) for claim in found if claim.measured}
+    forests = {claim.name: drawn(claim) for claim in found if claim.measured}
     beyond = {name: table for name, table in config["tables"].items() if "questions" in table}
     further = [questions(beyond, sources)] if beyond else []
     sheets = [summary(found), *map(details, found), *further]
@@ -229,80 +247,46 @@ def shown_numbers(claim: Claim, effect: Effect | None, paper: float | None) -> l
     return [None if value is None else claim.unit.shown(value) for value in values]
 
 
-def forest(claim: Claim) -> Forest:
-    """Return the estimates of families and settings for a forest plot."""
-    rows = pd.DataFrame([row for row in claim.rows if row["n"]])
-    edges = [claim.config[edge] for edge in ("low", "high") if claim.config.get(edge) is not None]
-    return Forest(claim.config["effect"], rows, edges, claim.config["unit"])
-
-
-def forest_rows(claim: Claim) -> list[dict[str, Any]]:
-    """Return the estimates with places in percent of the axis, which spans all that counts, and as text.
-
-    kind: pooled, counted or uncounted. Intervals end with the axis; estimates beyond it have no place.
-    """
-    unit, rows = claim.unit, [row for row in claim.rows if row["n"]]
-    edges = [claim.config[edge] for edge in ("low", "high") if claim.config.get(edge) is not None]
-    counted = [row for row in rows if row["verdict"] != "not counted"] or rows
-    ends = [row[name] for row in counted for name in ("low", "high", "estimate", "paper")]
-    ends = [end for end in [*ends, *edges] if end is not None and np.isfinite(end)]
-    least, width = min(ends), (max(ends) - min(ends)) or 1.0
-
-    def place(value: float | None) -> float | None:
-        if value is None or not np.isfinite(value):
-            return None
-        return round(float(np.clip(4 + 92 * (value - least) / width, 0, 100)), 2)
-
-    def inside(value: float | None) -> float | None:
-        return found if (found := place(value)) is not None and 0 < found < 100 else None
-
-    found = []
-    for row in rows:
-        low, high, dot = place(row["low"]), place(row["high"]), place(row["estimate"])
-        interval = f" ({unit.text(row['low'])} to {unit.text(row['high'])})" if low is not None else ""
-        kind = "pooled" if not row["setting"] else "counted" if row["verdict"] == "counted" else "uncounted"
-        found.append({
-            "kind": kind, "label": row["setting"] or f"{row['family']}, pooled",
-            "dot": inside(row["estimate"]),
-            "low": dot if low is None else low, "high": dot if high is None else high,
-            "paper": inside(row["paper"]), "edges": [place(edge) for edge in edges],
-            "text": f"{unit.text(row['estimate'])}{unit.suffix}{interval}, n = {row['n']}",
-        })  # fmt: skip
-    return found
-
-
 def summary(found: list[Claim]) -> Sheet:
     """Return a line for each claim."""
-    lines = [[claim.config["title"], claim.word.value, claim.sentence, ""] for claim in found]
+    lines = [[claim.config["title"], claim.word.value, ""] for claim in found]
     return Sheet(NAME, CAPTION, [pd.DataFrame(lines, columns=[*HEADER, COMMAND])], below=[NOTE], prose=True)
 
 
 def bullets(found: Sequence[Claim]) -> str:
-    """Return the verdicts as a Markdown list, those with numbers first, and the others in one item."""
+    """Return the decided claims as a Markdown list with their numbers, and how many are open."""
     order = list(Word)
-    known = sorted((claim for claim in found if claim.short), key=lambda claim: order.index(claim.word))
-    items = [(claim.word.capitalize(), f": {claim.config['title']}. {claim.short}.") for claim in known]
-    if unknown := [claim.config["title"] for claim in found if not claim.short]:
-        items.append(("Open", f", with too few runs or no times by the current rule: {'; '.join(unknown)}."))
-    lines = [f"- **{word}**{text.translate(MARKDOWN)}" for word, text in items]
-    wrap = textwrap.TextWrapper(118, subsequent_indent="  ", break_on_hyphens=False)
-    return "".join(f"{wrap.fill(line)}\n" for line in lines)
+    known = sorted((c for c in found if c.word != Word.OPEN), key=lambda claim: order.index(claim.word))
+    lines = [f"**{c.word.capitalize()}**: {c.config['title']}. {c.short}." for c in known]
+    if count := len(found) - len(known):
+        lines.append(
+            f"**Open**: {count} further claims, for wide intervals, too few runs or no comparable times."
+        )
+    return "".join(f"{bullet(line)}\n" for line in lines)
 
 
 def details(claim: Claim) -> Sheet:
-    """Return every family and setting of a claim with its number, and the rule."""
+    """Return every family and every measured setting of a claim with its number, and the rule."""
+    image = f"{NAME}.{claim.name}.svg" if claim.measured else ""
+    text = Sheet(f"claim_{claim.name}", claim.config["title"], image=image)
     lines, unit = [], claim.unit
     for row in claim.rows:
+        if row["setting"] and not row["n"]:
+            continue
         estimate, low, high, paper = (unit.text(row[name]) for name in ("estimate", "low", "high", "paper"))
         interval = EMPTY if low == EMPTY else f"{low} to {high}"
         label = row["setting"] or f"{row['family']}, pooled"
-        rest = [str(row["n"]), row["verdict"], row["remark"], row["command"]]
+        verdict = row["verdict"] + (text.mark([row["remark"]]) if row["remark"] else "")
         suffix = "" if estimate == EMPTY else unit.suffix
-        lines.append([label, estimate + suffix, interval, paper, *rest])
-    block = pd.DataFrame(lines, columns=[SETTING, *PARTS, COMMAND])
-    below = [
-        f'The paper, {claim.config["where"]}: "{claim.config["quote"]}"',
-        f"Rule: {claim.rule}",
-        f"Here {claim.word}. {claim.sentence}.",
-    ]
-    return Sheet(f"claim_{claim.name}", claim.config["title"], [block], below=below)
+        lines.append([label, estimate + suffix, interval, paper, str(row["n"]), verdict, row["command"]])
+    text.blocks = [pd.DataFrame(lines, columns=[SETTING, *PARTS, COMMAND])]
+    text.above = [f"Here {claim.word}. {claim.sentence}."]
+    text.below = [f'The paper, {claim.config["where"]}: "{claim.config["quote"]}"', f"Rule: {claim.rule}"]
+    if claim.absent:
+        text.below.append(f"Not measured: {'; '.join(map(absence, claim.absent))}.")
+    return text
+
+
+def absence(setting: Setting) -> str:
+    """Return a setting without runs, with the reason where there is one."""
+    return setting.name + (f" ({setting.note})" if setting.note else "")

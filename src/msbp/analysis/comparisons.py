@@ -4,23 +4,24 @@ Differences are over the seeds that both rows have, with Student's 95 % interval
 claim of the paper is, and answered yes, no or open.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from .plan import missing_commands
 from .render import COMMAND, EMPTY, Document, Sheet
 from .rules import Setting
-from .runs import Sources, missing_commands
+from .runs import Sources
 from .settings import Config
 from .statistics import Interval, mean_interval
 from .tables import Table, fill
 from .verdicts import LEAST, Family, Region, Verdict, Word, judge
 
 ANSWERS = {Word.REPRODUCED: "yes", Word.NOT: "no", Word.IN_PART: "in part", Word.OPEN: "open"}
-HEADER = ["Beyond the paper", "Answer", "Estimates, with 95 % intervals", COMMAND]
+NOT_RUN = ["not run yet", EMPTY, "0", EMPTY]
 NOTE = (
     f"Differences over at least {LEAST} equal seeds. Yes: the interval is on the side of the sentence. No: "
     "it is beyond by more than the margin. Open: neither. Holm corrects for the settings of a question."
@@ -101,18 +102,33 @@ def numbers(config: Config, table: Table) -> pd.DataFrame:
 
 
 def questions(configs: Mapping[str, Config], sources: Sources) -> Sheet:
-    """Return the answer to every question of these tables, in a row each."""
-    text = Sheet("beyond", "Beyond the paper", below=[NOTE], prose=True)
-    rows = []
-    for config in configs.values():
-        table = fill(config, sources)
-        for question in config.get("questions", ()):
-            answer = verdict(question, table)
-            estimates = "; ".join(sentence(family) for family in answer.families)
-            command = f"python scripts/reproduce.py table={config['name']}"
-            rows.append([question["sentence"], ANSWERS[answer.word], estimates, command])
-    text.blocks = [pd.DataFrame(rows, columns=HEADER)]
+    """Return a block for every question of these tables, headed by it and its answer."""
+    text = Sheet("beyond", "Beyond the paper", below=[NOTE])
+    for config, question in every_question(configs):
+        answer = verdict(question, fill(config, sources))
+        rows = [row for family in answer.families for row in row_of_family(family)] or [NOT_RUN]
+        command = f"python scripts/reproduce.py table={config['name']}"
+        lines = [[*row, command] for row in rows]
+        header = [question["sentence"], "difference (95 % interval)", "n", ANSWERS[answer.word], COMMAND]
+        text.blocks.append(pd.DataFrame(lines, columns=header))
     return text
+
+
+def every_question(configs: Mapping[str, Config]) -> Iterator[tuple[Config, Config]]:
+    """Yield the questions of tables, each with its table."""
+    for config in configs.values():
+        for question in config.get("questions", ()):
+            yield config, question
+
+
+def answered(configs: Mapping[str, Config], sources: Sources) -> Iterator[str]:
+    """Yield a sentence for every question that is answered, with its differences."""
+    for config, question in every_question(configs):
+        answer = verdict(question, fill(config, sources))
+        counted = [family for family in answer.families if family.effect]
+        parts = [f"{name} {gain}" for family in counted for name, gain, *_ in row_of_family(family)]
+        if answer.word != Word.OPEN:
+            yield f"**{ANSWERS[answer.word].capitalize()}**: {question['sentence']}. {'; '.join(parts)}."
 
 
 def region_of(question: Config) -> Region:
@@ -131,14 +147,12 @@ def settings_of(question: Config, table: Table) -> list[Setting]:
     return found
 
 
-def sentence(family: Family) -> str:
-    """Return a setting's difference with its interval, and its word."""
+def row_of_family(family: Family) -> Iterator[list[str]]:
+    """Yield the one setting of a family: its name, its difference, its seeds and its word, if it has runs."""
     (setting,) = family.settings
-    words = (
-        f"{ANSWERS[family.word]}, {setting.n} of {LEAST} seeds" if setting.n < LEAST else ANSWERS[family.word]
-    )
-    values = pd.Series(dtype=float) if setting.values is None else setting.values
-    return f"{family.name} {gain_text(values)}, {words}"
+    if setting.values is not None and setting.n:
+        n = f"{setting.n} of {LEAST}" if setting.n < LEAST else str(setting.n)
+        yield [family.name, gain_text(setting.values), n, ANSWERS[family.word]]
 
 
 def verdict(question: Config, table: Table) -> Verdict:

@@ -13,8 +13,9 @@ import pandas as pd
 
 from .benchmark_tables import place, rule_notes
 from .benchmarks import Result, command, points, whole_pass
+from .plan import measurements, missing_commands
 from .render import EMPTY, Document, Sheet, digits
-from .runs import Sources, measurements, missing_commands
+from .runs import Sources
 from .settings import Config
 
 HEADER = ["row", "k", "nk + m log k", "of mn", "MFLOP", "of dense", "BP (ms)", "of dense", "MiB", "of dense"]

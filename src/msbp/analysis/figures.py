@@ -8,9 +8,11 @@ import pandas as pd
 
 from .benchmark_tables import place
 from .benchmarks import Result, points, whole_pass
+from .drawing import POINTS, Figure, Series
 from .grid import SBP, gather, scores
-from .render import POINTS, Document, Figure, Series
-from .runs import Sources, coverage, missing_commands
+from .plan import coverage, missing_commands
+from .render import Document
+from .runs import Sources
 from .settings import Config
 from .statistics import Interval, Values, deviation_interval, mean_interval
 
@@ -44,7 +46,9 @@ def by_gamma(
         line = points_of((gamma, summarized(values), len(values)) for gamma, values in found)
         figure.series.append(Series(f"k = {k}", line, colour))
     base = scores(runs)
-    figure.levels.append(Series("baseline", points_of([(0.0, summarized(base), len(base))]), BLACK, ":"))
+    figure.levels.append(
+        Series("baseline (no k or γ)", points_of([(0.0, summarized(base), len(base))]), BLACK, ":")
+    )
     counts = pd.concat([series.points.n for series in figure.series])
     if len(counts):
         least, most = int(counts.min()), int(counts.max())
@@ -59,7 +63,7 @@ def bp_time(config: Config, sources: Sources) -> Document:
     if result:
         for colour, name in enumerate(("sbp", "msbp"), 1):
             figure.series.append(Series(name.upper(), timed(result, name), colour, DASHED[name]))
-        figure.series.append(Series("baseline", timed(result, "dense"), BLACK, ":"))
+        figure.series.append(Series("baseline (all 500)", timed(result, "dense"), BLACK, ":"))
         figure.note = f"Measured on {place(result)}."
         if not whole_pass(result):
             figure.title, figure.y = "Time of the backward pass and update", PASS
@@ -92,7 +96,7 @@ def tradeoff(config: Config, sources: Sources) -> Document:
 
 def angle(config: Config, sources: Sources) -> Document:
     """δ in degrees by epoch, SBP dashed; a line for each row of the config, in the colour of its k."""
-    figure = Figure("Gradient estimation angle", "epoch", "degrees")
+    figure = Figure("Gradient estimation angle", "epoch", "degrees", log="y")
     parts = [sources.angles[:0]]
     colours: dict[int, int] = {}
     for row in (covered.row for covered in coverage(config, sources)):
@@ -104,8 +108,29 @@ def angle(config: Config, sources: Sources) -> Document:
             figure.series.append(Series(row.label, over_training(angles), colour, style))
             parts.append(angles)
     shown = pd.concat(parts)
+    figure.note = comparison(shown)
     watched = shown[["signature", "seed"]].drop_duplicates()
     return document(config, sources, figure, used=sources.runs.merge(watched), angles=shown)
+
+
+def comparison(angles: pd.DataFrame) -> str:
+    """Return at which k MSBP's angle is above SBP's, the mean over the training after the first step."""
+    later = angles[angles.step > 0].astype({"total": float, "hidden": float})
+    means = later.groupby(["k", "method"])[["total", "hidden"]].mean().map(math.degrees).unstack()
+    if not {("total", "sbp"), ("total", "msbp")} <= set(means.columns):
+        return ""
+    gaps = (means["total", "msbp"] - means["total", "sbp"]).dropna()
+    above = [f"{gap:+.1f} degrees at k = {k}" for k, gap in gaps.items() if gap > 0]
+    if not above:
+        return ""
+    seeds = int(later.groupby(["k", "method"]).seed.nunique().min())
+    few = f"{seeds} run{'s' * (seeds > 1)} a line decide{'s' * (seeds == 1)} nothing"
+    least, most = means["hidden"].min().min(), means["hidden"].max().max()
+    return (
+        f"MSBP's angle is larger than SBP's, by the mean over training: {', '.join(above)}. The paper "
+        f"reports smaller ones. {few}. Over the hidden layers alone the angles are {least:.0f} to {most:.0f} "
+        "degrees."
+    )
 
 
 def departure(config: Config, sources: Sources) -> Document:

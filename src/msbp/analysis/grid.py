@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from .plan import missing_commands
 from .render import EMPTY, Document, Sheet, fixed
-from .runs import Sources, missing_commands
+from .runs import Sources
 from .settings import Config, cells
 from .statistics import (
     Interval,
@@ -143,6 +144,7 @@ def sheet(config: Config, numbers: pd.DataFrame, kind: Kind) -> Sheet:
     limit = kind.critical(n)
     for k, rows in numbers.groupby("k", sort=False):
         lines = {
+            f"k = {k}": [f"γ={gamma:g}" for gamma in rows.gamma],
             "paper": [cell(value, limit, text) for value in rows.paper],
             kind.letter: [
                 EMPTY + text.mark([NONE]) if pd.isna(row.value) else cell(row.value, row.critical, text)
@@ -154,10 +156,15 @@ def sheet(config: Config, numbers: pd.DataFrame, kind: Kind) -> Sheet:
             kind.effect_name: [fixed(value, 2) for value in rows.effect_estimate],
             "95 % interval": interval_cells(rows),
             "n (SBP, MSBP)": [f"{row.n_sbp}, {row.n_msbp}" for row in rows.itertuples()],
+            "command": [command] * len(rows),
         }
-        block = pd.DataFrame(lines, index=[f"γ={gamma:g}" for gamma in rows.gamma]).T
-        block = block.rename_axis(f"k = {k}").reset_index()
-        text.blocks.append(block.assign(command=["", command, *[""] * 6]))
+        text.blocks.append(pd.DataFrame(lines))
+    held = numbers.p_holm.dropna()
+    if len(held):
+        text.below.append(
+            f"By Holm over the {len(held)} cells, {int((held < 0.05).sum())} are significant at 5 %; "
+            f"the smallest p is {probability(held.min())}."
+        )
     printed = f", where the paper prints {config['critical']:g}" if "critical" in config else ""
     text.below.append(
         f"Critical value at 5 % with n = {n}: {kind.df(n)} = {limit:.3f}{printed}; "

@@ -7,22 +7,21 @@ from itertools import repeat
 import pandas as pd
 
 from .benchmarks import Result, whole_pass
+from .plan import missing_commands
 from .render import COMMAND, EMPTY, Document, Sheet
-from .runs import Sources, missing_commands
+from .runs import Sources
 from .settings import Config
 from .table_text import score_cell, strength
 from .tables import Table, fill, numbers
 
 NAMES = {"baseline": "Baseline", "sbp": "SBP", "msbp": "MSBP"}
 HEADER = ["Task", "BP ×", "total ×", *NAMES.values()]
-SCORES = {"Acc (%)": "accuracy", "UAS (%)": "UAS", "Test BLEU": "BLEU"}
-RATIOS = {"bp": "bp_ratio", "total": "total_ratio"}
-LICENSED = "Stand-ins for licensed data"
+SCORES = {"Acc (%)": "acc.", "UAS (%)": "UAS", "Test BLEU": "BLEU"}
+LICENSED = "Open data in place of licensed corpora"
 LEGEND = (
-    "BP ×, total ×: how many times faster MSBP is than the baseline in the backward pass and in all of "
-    "training but evaluation, over whole runs; in parentheses, in a step of the benchmark; "
-    f"{EMPTY}: not measured yet by the current timing rule. Scores: percent, means ± standard deviations "
-    "over the n seeds or folds that the methods share."
+    "BP ×, total ×: how many times faster MSBP is than the baseline, in the backward pass of a benchmarked "
+    f"step and in whole runs without evaluation; {EMPTY}: no comparable times yet. Scores: percent, means ± "
+    "standard deviations over the seeds or folds that the methods share."
 )
 
 
@@ -43,7 +42,7 @@ def sheet(config: Config, table: Table, lines: pd.DataFrame) -> Sheet:
     for stand_in, block in lines.groupby("stand_in"):
         head = LICENSED if stand_in else "Task"
         text.blocks.append(block[[*HEADER, COMMAND]].rename(columns={"Task": head}))
-    text.below = [*strength(table, table.rows), LEGEND]
+    text.below = [*strength(table, table.rows), *config.get("notes", ()), LEGEND]
     return text
 
 
@@ -54,23 +53,22 @@ def rows(config: Config, table: Table, benchmarks: Sequence[Result]) -> Iterator
         found = found.set_index("method").reindex(list(NAMES))
         measured = found.index[found.n > 0]
         scores = table.common(*found["index"][measured]) if len(measured) else pd.DataFrame()
-        task = f"{block['label']} ({SCORES.get(block['score'], block['score'])}, n = {len(scores)})"
+        n = f"{len(scores)} folds" if block.get("folds") else f"n = {len(scores)}"
+        task = f"{block['label']} ({SCORES.get(block['score'], block['score'])}, {n})"
         texts = dict(
             zip(measured, map(score_cell, scores.mean(), scores.std(), repeat(math.nan)), strict=True)
         )
-        speed_ups = [speed_up(found, time, block["case"], benchmarks) for time in RATIOS]
+        total = found.total_ratio["msbp"]
+        speed_ups = [step_speed_up(block["case"], benchmarks), EMPTY if pd.isna(total) else f"{total:.1f}×"]
         cells = [task, *speed_ups, *(texts.get(name) or EMPTY for name in NAMES)]
         yield [*cells, "", block["stand_in"], len(measured)]
 
 
-def speed_up(rows: pd.DataFrame, time: str, case: str, benchmarks: Sequence[Result]) -> str:
-    """Return how many times faster MSBP is than the baseline: in runs, or else in steps of the benchmark."""
-    ratio = rows[RATIOS[time]]["msbp"]
-    if not pd.isna(ratio):
-        return f"{ratio:.1f}×"
+def step_speed_up(case: str, benchmarks: Sequence[Result]) -> str:
+    """Return how many times faster MSBP's backward pass is than the baseline's, in steps of the benchmark."""
     for result in benchmarks:
         if (result["case"], result["sweep"], result["threads"]) == (case, None, 1) and whole_pass(result):
             by_name = {row["name"]: row["vs_dense"] for row in result["rows"]}
             if by_name.get("msbp"):
-                return f"({by_name['msbp'][time]:.1f}×)"
+                return f"{by_name['msbp']['bp']:.1f}×"
     return EMPTY

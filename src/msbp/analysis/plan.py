@@ -1,11 +1,72 @@
-"""The commands that fill what tables and figures lack, in order."""
+"""The runs and benchmarks that tables and figures have and lack, and the commands that fill the gaps."""
 
 import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from .runs import Coverage, Sources, coverage, measurements
-from .settings import Config
+import pandas as pd
+
+from .runs import Sources
+from .settings import Config, Row, rows_of
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """The seeds of a row that are on record; known is False where its task has no file."""
+
+    row: Row
+    known: bool
+    present: tuple[int, ...] = ()
+    with_times: tuple[int, ...] = ()
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """Seeds without a record."""
+        return tuple(seed for seed in range(self.row.seeds) if seed not in self.present)
+
+    @property
+    def without_times(self) -> tuple[int, ...]:
+        """Seeds whose times the row needs and whose record has no comparable ones."""
+        return tuple(s for s in range(self.row.timed) if s in self.present and s not in self.with_times)
+
+
+def coverage(config: Config, sources: Sources) -> list[Coverage]:
+    """Return for every row, or every cell of the grid, which runs (or runs with angles) are on record."""
+    seeds_of: Callable[[Sequence[str]], pd.DataFrame]
+    seeds_of = sources.angles_of if config.get("shows") == "angles" else sources.runs_of
+    found = []
+    for row in rows_of(config):
+        runs = sources.runs_of(row.overrides)
+        present = sorted(set(seeds_of(row.overrides).seed))
+        known = sources.settle(row.overrides) is not None
+        found.append(Coverage(row, known, tuple(present), tuple(runs.seed[runs.times_comparable])))
+    return found
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The command of a benchmark, and whether its result is on record."""
+
+    command: str
+    present: bool
+
+
+def measurements(config: Config, sources: Sources) -> list[Measurement]:
+    """Return the benchmarks that a file lists as {case, sweep}; partial ones do not count."""
+    have = {(result["case"], result["sweep"]) for result in sources.benchmarks if not result.get("settings")}
+    return [
+        Measurement(
+            f"python -m src.bench case={b['case']} sweep={b['sweep']}", (b["case"], b["sweep"]) in have
+        )
+        for b in config.get("benchmarks", ())
+    ]
+
+
+def missing_commands(config: Config, sources: Sources) -> list[str]:
+    """Return the commands that fill what is missing, each once."""
+    rows = [c.row.command(sources.where) for c in coverage(config, sources) if c.known and c.missing]
+    other = [measured.command for measured in measurements(config, sources) if not measured.present]
+    return list(dict.fromkeys(rows + other))
 
 
 @dataclass(frozen=True)

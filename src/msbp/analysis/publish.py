@@ -5,7 +5,6 @@ A record enters as it was measured and is only ever replaced by another run of i
 
 import os
 import re
-import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,15 +17,15 @@ import pandas as pd
 from ..files import json_text, save
 from . import benchmark_tables, benchmarks
 from .claims import bullets
-from .render import Document, files, markdown
+from .comparisons import answered
+from .render import MARKDOWN, Document, bullet, files, markdown, wrapped
 from .report import document
 from .runs import ANGLE_KEY, published, read_angles, read_runs
 from .settings import CLAIMS, Config, Settle
 
 SHOWN = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 KEY = ["signature", "seed"]
-WRAP: Any = {"width": 118, "subsequent_indent": "  ", "break_on_hyphens": False, "break_long_words": False}
-VERDICTS = "verdicts"  # the name under which a page shows the claims as a list
+VERDICTS, BEYOND = "verdicts", "beyond"  # the names of the lists of claims and of further answers on a page
 
 
 @dataclass
@@ -189,8 +188,13 @@ def contents(
             return benchmark_tables.summary(alone)
         if name == VERDICTS:
             return bullets(render(CLAIMS).claims)
+        if name == BEYOND:
+            lines = answered({n: c for n, c in configs.items() if "questions" in c}, sources)
+            return "".join(f"{bullet(line)}\n" for line in lines)
         if name not in configs:
-            raise ValueError(f"{page} shows table: {name}; there are bench, {VERDICTS}, {', '.join(configs)}")
+            raise ValueError(
+                f"{page} shows table: {name}; there are bench, {VERDICTS}, {BEYOND}, {', '.join(configs)}"
+            )
         return shown(render(name), os.path.relpath(folder, page.parent))
 
     pages = [readme, *[page for page in [folder / "README.md"] if page.exists()]]
@@ -198,17 +202,16 @@ def contents(
 
 
 def shown(document: Document, folder: str) -> str:
-    """Return what the README shows: a table, or a figure as a link to its image, or what is missing."""
+    """Return what a page shows: a table, or a figure with its note, or the commands for what is missing."""
     if document.figure is None:
-        lines = markdown(document.sheets[0]).splitlines()
-        return (
-            "\n".join(textwrap.fill(line, **WRAP) if line.startswith("- ") else line for line in lines) + "\n"
-        )
+        return markdown(document.sheets[0])
     if document.figure.empty:
         return (
             f"{document.caption} Not measured yet: {'; '.join(f'`{words}`' for words in document.missing)}\n"
         )
-    return f"![{document.caption}]({'' if folder == '.' else f'{folder}/'}{document.name}.svg)\n"
+    image = f"![{document.caption}]({'' if folder == '.' else f'{folder}/'}{document.name}.svg)\n"
+    note = document.figure.note if folder == "." else ""  # the front page shows the image alone
+    return image + (f"\n{wrapped(note.translate(MARKDOWN))}\n" if note else "")
 
 
 def shown_in(text: str, part: Callable[[str], str]) -> str:

@@ -2,16 +2,21 @@
 
 import base64
 import shlex
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import jinja2
 import pandas as pd
 from hydra.utils import get_method
+from rich.console import Console
+from rich.progress import track
 
 from . import benchmark_tables, benchmarks, bounds
-from .claims import SETTING, Claim, forest_rows
+from .claims import Claim
+from .forests import forest_rows
 from .headline import LEGEND
 from .render import Document, markdown, pipe_table, renderings
 from .runs import Sources
@@ -22,12 +27,25 @@ TEMPLATE = Path(__file__).with_name("page.html")
 ROWS = "msbp.analysis.table_text.document"
 FIRST, PICTURE = "headline", "tradeoff"
 WIDTH, HEIGHT = 100, 30  # of the summary on a terminal
+Item = TypeVar("Item")
 
 
 def document(config: Config, sources: Sources) -> Document:
     """Return what the config's _target_ gives; a table of rows where it names none."""
     make: Callable[[Config, Sources], Document] = get_method(config.get("_target_", ROWS))
     return make(config, sources)
+
+
+def tracked(items: Sequence[Item], what: str) -> Iterator[Item]:
+    """Yield the items, with a bar on stderr where that is a terminal, and a line for each tenth elsewhere."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        yield from track(items, what, console=console, transient=True)
+        return
+    for number, item in enumerate(items, 1):
+        yield item
+        if number * 10 // len(items) > (number - 1) * 10 // len(items):
+            print(f"{what}: {number} of {len(items)}", file=sys.stderr)
 
 
 def ordered(documents: Iterable[Document]) -> list[Document]:
@@ -104,7 +122,7 @@ def page(documents: Iterable[Document], sources: Sources) -> str:
     every = list(documents)
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
-        "image": image, "measured": measured, "compact": compact, "forest": forest_rows, "commands": commands,
+        "image": image, "compact": compact, "forest": forest_rows,
     }  # fmt: skip
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     runs = sources.runs
@@ -127,25 +145,10 @@ def image(document: Document) -> str:
     return f"data:image/svg+xml;base64,{base64.b64encode(document.images['svg']).decode()}"
 
 
-def measured(block: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of families and of settings that were measured."""
-    return block[block.verdict != "not measured"]
-
-
 def compact(block: pd.DataFrame) -> pd.DataFrame:
     """Return the block without commands and empty columns."""
     cells = block.drop(columns="command", errors="ignore")
     return cells.loc[:, (cells != "").any().to_numpy()]
-
-
-def commands(blocks: Iterable[pd.DataFrame]) -> list[tuple[str, str]]:
-    """Return the commands of all rows, each once, with the block and the row."""
-    found: dict[str, str] = {}
-    for block in blocks:
-        for first, *_, command in block.itertuples(index=False, name=None):
-            title = first if block.columns[0] == SETTING else f"{block.columns[0]}, {first}"
-            found.setdefault(command, title)
-    return [(title, command) for command, title in found.items() if command]
 
 
 def benchmark(result: benchmarks.Result) -> tuple[str, str, pd.DataFrame]:

@@ -16,7 +16,8 @@ from .benchmarks import command as command_of
 from .benchmarks import name as name_of
 from .figures import swept, timed
 from .grid import BASELINE, SBP, gather, scores
-from .runs import Sources, missing_commands
+from .plan import missing_commands
+from .runs import Sources
 from .settings import Config, rows_of, together
 from .statistics import Effect, holm, jackknife, log_sd, log_slope, welch_t
 from .tables import Table
@@ -146,16 +147,22 @@ def times(config: Config, measured: Measured) -> Iterator[Setting]:
         remarks = pair.table.remarks.get((pair.more, column), [])
         note = "" if len(both) else "; ".join(r for r in remarks if r.startswith(("no times", "BP is not")))
         yield pair.setting(both[pair.more] - both[pair.less], (pair.less, pair.more), paper=paper, note=note)
-    of, than = config.get("of", "msbp"), {"baseline": "dense"}.get(config["than"], config["than"])
+    of, than = config.get("of", "msbp"), "dense" if config["than"] == "baseline" else config["than"]
+    ms = f"{column.removesuffix('_s')}_ms"
     for result in measured.sources.benchmarks:
-        alone = not result["sweep"] and not result.get("settings")
-        rows = {row["name"]: row for row in result["rows"]} if alone else {}
-        ms = f"{column.removesuffix('_s')}_ms"
-        if {of, than} <= rows.keys() and not (ms == "bp_ms" and not whole_pass(result)):
-            ratio = np.log(rows[of][ms] / rows[than][ms])
-            effect = Effect(float(ratio), float("nan"), 0)
-            family, name = family_of(result["case"]), f"benchmark {name_of(result)}"
-            yield Setting(family, name, command_of(result), effect=effect, n=1, excluded=SINGLE)
+        if not (result["sweep"] or result.get("settings") or (ms == "bp_ms" and not whole_pass(result))):
+            yield from benchmarked(result, of, than, ms)
+
+
+def benchmarked(result: Result, of: str, than: str, ms: str) -> Iterator[Setting]:
+    """Yield the log ratio of two rows of a benchmark, repetition by repetition where it has several."""
+    repetitions = result.get("repetitions") or [result]
+    named = [{row["name"]: row for row in each["rows"]} for each in repetitions]
+    known = family_of(result["case"]) in FAMILIES  # the example of the README is no network of the paper
+    if known and all({of, than} <= rows.keys() for rows in named):
+        ratios = pd.Series([float(np.log(rows[of][ms] / rows[than][ms])) for rows in named])
+        about = family_of(result["case"]), f"benchmark {name_of(result)}", command_of(result), ""
+        yield Setting(*about, ratios, n=len(ratios), excluded=SINGLE if len(ratios) == 1 else "")
 
 
 def gains_over_gamma(config: Config, measured: Measured) -> Iterator[Setting]:
@@ -222,9 +229,10 @@ def by_k(config: Config, measured: Measured) -> Iterator[tuple[int, pd.Series, p
 
 
 def grid_setting(config: Config, k: int, values: pd.Series | None, **more: Any) -> Setting:
-    """Return the setting of one k of the grid."""
+    """Return the setting of one k of the grid, a family of its own where the claim is judged by k."""
     n = more.pop("n", 0 if values is None else len(values))
-    return Setting("MLPs", f"MNIST: k = {k}", config["grid"]["command"], f"k = {k}", values, n=n, **more)
+    family = f"k = {k}" if config.get("by_k") else "MLPs"
+    return Setting(family, f"MNIST: k = {k}", config["grid"]["command"], f"k = {k}", values, n=n, **more)
 
 
 def angle_of_methods(config: Config, measured: Measured) -> Iterator[Setting]:

@@ -14,7 +14,7 @@ warning and left out.
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,7 @@ from ..files import parsed
 from ..record import ANGLES, NAME, Record, validated
 from . import benchmarks
 from .benchmarks import Result
-from .settings import Config, Row, Settle, rows_of
+from .settings import Config, Settle
 
 log = logging.getLogger(__name__)
 RECORDS, BENCHMARKS, THEORY = "records.jsonl", "bench.json", "theory.json"
@@ -107,6 +107,7 @@ class Sources:
     damaged: Sequence[str] = ()
     theory: Mapping[str, Any] | None = None
     diverged: pd.DataFrame = field(default_factory=lambda: diverged_frame(()))
+    tables: dict[str, tuple[Config, Any]] = field(default_factory=dict)  # filled already, by name
 
     def runs_of(self, overrides: Sequence[str]) -> pd.DataFrame:
         """Return the runs of a setting by seed; none for a task without a file."""
@@ -278,62 +279,3 @@ def validated_each(
             yield source, value, validated(model, value)
         except ValueError as error:
             damaged.append(f"{source}: {prefix}{error}")
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """The seeds of a row that are on record; known is False where its task has no file."""
-
-    row: Row
-    known: bool
-    present: tuple[int, ...] = ()
-    with_times: tuple[int, ...] = ()
-
-    @property
-    def missing(self) -> tuple[int, ...]:
-        """Seeds without a record."""
-        return tuple(seed for seed in range(self.row.seeds) if seed not in self.present)
-
-    @property
-    def without_times(self) -> tuple[int, ...]:
-        """Seeds whose times the row needs and whose record has no comparable ones."""
-        return tuple(s for s in range(self.row.timed) if s in self.present and s not in self.with_times)
-
-
-def coverage(config: Config, sources: Sources) -> list[Coverage]:
-    """Return for every row, or every cell of the grid, which runs (or runs with angles) are on record."""
-    seeds_of: Callable[[Sequence[str]], pd.DataFrame]
-    seeds_of = sources.angles_of if config.get("shows") == "angles" else sources.runs_of
-    found = []
-    for row in rows_of(config):
-        runs = sources.runs_of(row.overrides)
-        present = sorted(set(seeds_of(row.overrides).seed))
-        known = sources.settle(row.overrides) is not None
-        found.append(Coverage(row, known, tuple(present), tuple(runs.seed[runs.times_comparable])))
-    return found
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """The command of a benchmark, and whether its result is on record."""
-
-    command: str
-    present: bool
-
-
-def measurements(config: Config, sources: Sources) -> list[Measurement]:
-    """Return the benchmarks that a file lists as {case, sweep}; partial ones do not count."""
-    have = {(result["case"], result["sweep"]) for result in sources.benchmarks if not result.get("settings")}
-    return [
-        Measurement(
-            f"python -m src.bench case={b['case']} sweep={b['sweep']}", (b["case"], b["sweep"]) in have
-        )
-        for b in config.get("benchmarks", ())
-    ]
-
-
-def missing_commands(config: Config, sources: Sources) -> list[str]:
-    """Return the commands that fill what is missing, each once."""
-    rows = [c.row.command(sources.where) for c in coverage(config, sources) if c.known and c.missing]
-    other = [measured.command for measured in measurements(config, sources) if not measured.present]
-    return list(dict.fromkeys(rows + other))

@@ -5,17 +5,23 @@ their signature. Nothing here looks at results.
 """
 
 import copy
+import hashlib
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import hydra
+import omegaconf
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
+from .. import record
 from ..record import signature
 
 VALUE = re.compile(r"\w+(\.\w+)+=")  # of a key, not the choice of a file
@@ -60,18 +66,61 @@ class Row:
         return command([task, *where], rest, self.seeds)
 
 
-def settings_from(conf: Path, compose: Compose) -> Settle:
+class SettingStore:
+    """Settings in a file, a line each, so that a later program need not compose them.
+
+    Its first line is a digest of conf and of the code of signatures; where they changed, it starts anew.
+    """
+
+    def __init__(self, path: Path, conf: Path) -> None:
+        self.path, self.digest = path, digest_of(conf)
+        self.found: dict[tuple[str, ...], Setting] = {}
+        with suppress(OSError, ValueError, TypeError):  # a damaged line ends what is used of the file
+            digest, *lines = path.read_text("utf-8").splitlines()
+            for overrides, setting in map(json.loads, lines if digest == self.digest else ()):
+                self.found[tuple(overrides)] = Setting(**setting)
+
+    def add(self, overrides: tuple[str, ...], setting: Setting) -> None:
+        """Keep a setting, also for later programs where the file can be written."""
+        new = not self.found
+        self.found[overrides] = setting
+        with suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("w" if new else "a", encoding="utf-8") as file:
+                file.write(f"{self.digest}\n" * new + json.dumps([overrides, asdict(setting)]) + "\n")
+
+
+def digest_of(conf: Path) -> str:
+    """Return 16 hex digits over all that the signature of some overrides depends on."""
+    files = [*sorted(conf.rglob("*.yaml")), Path(record.__file__), Path(__file__)]
+    parts = [f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files]
+    return hashlib.sha256(" ".join([hydra.__version__, omegaconf.__version__, *parts]).encode()).hexdigest()[
+        :16
+    ]
+
+
+def settings_from(conf: Path, compose: Compose, store: Path | None = None) -> Settle:
     """Return the function from overrides, task=... first, to their setting; None for a task without a file.
 
-    Composing is slow, and a grid has many cells: files are composed once for all values that follow.
+    Composing is slow, and a grid has many cells: files are composed once for all values that follow, and
+    settings are kept in the file `store` for later programs.
     """
     composed = cache(compose)
+    stored = SettingStore(store, conf) if store else None
 
     @cache
     def settled(overrides: tuple[str, ...]) -> Setting | None:
         task = overrides[0].removeprefix("task=")
         if not (conf / "task" / f"{task}.yaml").is_file():
             return None
+        if stored and overrides in stored.found:
+            return stored.found[overrides]
+        setting = composed_setting(overrides)
+        if stored:
+            stored.add(overrides, setting)
+        return setting
+
+    def composed_setting(overrides: tuple[str, ...]) -> Setting:
         values = [word for word in overrides if VALUE.match(word)]
         cfg = copy.deepcopy(composed(tuple(word for word in overrides if word not in values)))
         for value in OverridesParser.create().parse_overrides(values):

@@ -6,8 +6,9 @@ from typing import Any
 
 import pandas as pd
 
+from .plan import missing_commands
 from .render import EMPTY, Document, Sheet
-from .runs import Sources, bleu_rules, missing_commands
+from .runs import Sources, bleu_rules
 from .settings import SECONDS, Config
 from .statistics import paired_t
 from .tables import DELTAS, OTHER, RATIOS, SHARES, Table, fill, numbers
@@ -23,7 +24,8 @@ MATTERS = 0.1  # points of score: the practical margin of the claims
 def document(config: Config, sources: Sources) -> Document:
     """Return the table that a file of conf/table lists row by row."""
     table = fill(config, sources)
-    return document_of(table, missing_commands(config, sources), bootstrap_notes(table))
+    notes = [*config.get("notes", ()), *bootstrap_notes(table)]
+    return document_of(table, missing_commands(config, sources), notes)
 
 
 def document_of(table: Table, missing: Sequence[str] = (), below: Sequence[str] = ()) -> Document:
@@ -63,7 +65,8 @@ def sheet(table: Table, rows: pd.DataFrame, below: Sequence[str] = ()) -> Sheet:
             counted = n + text.mark(table.remarks[row, "n"])
             cells.append([values.label, *ours, counted, *paper, values.get("command", "")])
         header = [first.title, *(names[column] for column in columns), "n"]
-        header += [*(f"paper: {names[column]}" for column in papers), "command"]
+        header += [f"paper: {names[column].removesuffix(' (s)').removesuffix(' (%)')}" for column in papers]
+        header += ["command"]
         text.blocks.append(pd.DataFrame(cells, columns=header))
     text.below = [*strength(table, rows), *places(table, rows), *devices(table, rows)]
     text.below += paired_notes(table, rows)
@@ -81,11 +84,13 @@ def cell(row: pd.Series, first: pd.Series, column: str) -> str:
 
 
 def paper_cell(row: pd.Series, first: pd.Series, column: str, decimals: int) -> str:
-    """Return the paper's number as it is printed, with the ratio or difference that follows from it."""
+    """Return the paper's score with its difference, or its speed-up; of the first row its seconds."""
     value = row[f"paper_{column}"]
     if column in SECONDS:
         ratio = row[f"paper_{RATIOS[column]}"]
-        return timed_cell(value, first[f"paper_{column}"], ratio, lambda value: f"{value:.{decimals}f}")
+        if pd.isna(value):
+            return ""
+        return f"{value:.{decimals}f} s" if row.name == first.name or pd.isna(ratio) else f"{ratio:.2f}×"
     return score_cell(value, float("nan"), row[f"paper_{DELTAS[column]}"])
 
 
@@ -124,12 +129,11 @@ def strength(table: Table, rows: pd.DataFrame) -> list[str]:
             f"On {block.title[first]} our baseline is stronger than the paper's, {ours[first]:.2f} against "
             f"{papers[first]:.2f}; {' and '.join(named)} {level} the paper's (in parentheses)."
         )
-        gains = (papers - papers[first])[known] - (ours - ours[first])[known]
-        if (gains > MATTERS).any() and (apart[known] >= -MATTERS).all():
-            sentences[-1] += (
-                " The paper's gain over full backpropagation is absent because our baseline is better, not "
-                "because MSBP is worse."
-            )
+        best = known[-1]
+        sentences[-1] += (
+            f" {bare(block.label[best])} gains {round(ours[best] - ours[first], 2) + 0.0:+.2f} over our "
+            f"baseline, and {ours[best] - papers[first]:+.2f} over the paper's."
+        )
     return sentences
 
 

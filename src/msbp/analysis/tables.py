@@ -64,11 +64,15 @@ class Table:
 
 
 def fill(config: Config, sources: Sources) -> Table:
-    """Return the table with the runs of each row, found by the signature of its overrides."""
+    """Return the table with the runs of each row, found by the signature of its overrides; filled once."""
+    known, table = sources.tables.get(config["name"], ({}, None))
+    if table is not None and known == config:
+        return table
     rows = requested(config, sources)
     table = filled(config["name"], config["caption"], config["columns"], rows, sources.runs)
     add_diverged(table, sources.diverged)
     table.paired = config.get("paired", False)
+    sources.tables[config["name"]] = config, table
     return table
 
 
