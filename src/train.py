@@ -119,7 +119,8 @@ def prepare(ask: Request, splits: Splits, device: torch.device) -> tuple[Run, di
     model = ask.model(splits.sizes).to(device)
     kept = ask.method.install(model).k_per_layer
     clock = Clock(wait=machine.waiting_for(device))
-    return Run(model, ask.optimizer, ask.task, ask.method, splits, ask.seed, device, clock), kept
+    parts = model, ask.optimizer, ask.task, ask.method
+    return Run(*parts, splits, ask.seed, device, clock, ask.scheduler), kept
 
 
 if __name__ == "__main__":

@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import torch
 from omegaconf import DictConfig, OmegaConf
 from pydantic import AfterValidator, Field, PositiveInt
 from pydantic_core import PydanticCustomError
 from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from .. import record
 from ..config import Name, Options, Paths, build, check
@@ -22,6 +23,8 @@ from ..methods import Method
 from ..tasks.base import Task
 from .checkpoint import not_finite
 from .trainer import Trainer
+
+Part = TypeVar("Part")
 
 
 def _described(node: Fields) -> Fields:
@@ -50,6 +53,7 @@ class TrainOptions(Options):
     method: Node
     trainer: Node
     optimizer: Node
+    scheduler: Node | None = None
     log_every: PositiveInt
     logger: dict[str, Node] | None = None
     paper: Fields
@@ -67,6 +71,7 @@ class Request:
     method: Method
     trainer: Trainer
     optimizer: Callable[..., torch.optim.Optimizer]
+    scheduler: Callable[..., LRScheduler] | None
 
     @classmethod
     def of(cls, cfg: DictConfig) -> "Request":
@@ -76,7 +81,8 @@ class Request:
             raise ValueError(f"{key} must be finite, got {OmegaConf.select(cfg, key)}")
         check(cfg.model)
         parts = {part: build(cfg[part]) for part in ("task", "method", "trainer", "optimizer")}
-        _try_out(parts["optimizer"])
+        parts["scheduler"] = build(cfg.scheduler) if cfg.get("scheduler") else None
+        _try_out(parts["optimizer"], parts["scheduler"])
         for part in ("task", "model", "method"):
             if not str(cfg[part].get("name", "")).strip():
                 raise ValueError(f"{part}.name must not be empty; leave it out for its own")
@@ -98,15 +104,25 @@ class Request:
         return build(self.cfg.model, **sizes)
 
 
-def _try_out(make: Callable[..., object]) -> None:
-    """Raise ValueError unless make returns an optimizer that can make a step."""
+def _try_out(make_optimizer: Callable[..., object], make_scheduler: Callable[..., object] | None) -> None:
+    """Raise ValueError unless these return an optimizer that can make a step, and a scheduler of it."""
     parameter = nn.Parameter(torch.zeros(1))
     parameter.grad = torch.zeros(1)
+    optimizer = _returned("optimizer", torch.optim.Optimizer, make_optimizer, [parameter])
     try:
-        made = make([parameter])
-        if isinstance(made, torch.optim.Optimizer):
-            made.step()
-    except Exception as error:  # options of any class that a user may name
+        optimizer.step()
+    except Exception as error:
         raise ValueError(f"optimizer: {error}") from error
-    if not isinstance(made, torch.optim.Optimizer):
-        raise ValueError(f"optimizer._target_ must be a torch.optim.Optimizer, got what makes {made!r}")
+    if make_scheduler:
+        _returned("scheduler", LRScheduler, make_scheduler, optimizer)
+
+
+def _returned(key: str, kind: type[Part], make: Callable[..., object], argument: object) -> Part:
+    """Return what make returns for the argument; ValueError unless that is of this kind."""
+    try:
+        part = make(argument)
+    except Exception as error:  # options of any class that a user may name
+        raise ValueError(f"{key}: {error}") from error
+    if not isinstance(part, kind):
+        raise ValueError(f"{key}._target_ must be an {kind.__name__} of torch, got {part!r}")
+    return part
