@@ -146,7 +146,7 @@ class PublishOptions(ReportOptions):
     replace: bool
 
 
-def build(node: DictConfig, **arguments: Any) -> Any:
+def build(node: DictConfig, **arguments: object) -> Any:
     """Return the object that a node describes; ValueError names the wrong keys.
 
     arguments: what the node does not have, such as sizes of the data.

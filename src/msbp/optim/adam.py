@@ -34,7 +34,7 @@ class FusedAdam(FusedOptimizer):
         """Row ages, by address: the state that they belong to."""
         return self.__dict__.setdefault("_known_ages", {})
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: State) -> None:
         super().__setstate__(state)
         self._ages.clear()
 
@@ -56,7 +56,7 @@ class FusedAdam(FusedOptimizer):
         group["last_betas"] = betas
         super()._update_group(group)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: State) -> None:
         super().load_state_dict(state_dict)
         for group, saved in zip(self.param_groups, state_dict["param_groups"], strict=True):
             for p, index in zip(group["params"], saved["params"], strict=True):

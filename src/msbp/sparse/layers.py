@@ -3,7 +3,6 @@
 import fnmatch
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from torch import nn
 from torch.nn.utils import parametrize
@@ -120,7 +119,7 @@ def output_layers(model: nn.Module, linear: Mapping[str, nn.Module], last: str |
     embedded = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     found = {name for name, module in linear.items() if id(module.weight) in embedded}
     try:
-        output: Any = model.get_output_embeddings()  # type: ignore[operator]
+        output: object = model.get_output_embeddings()  # type: ignore[operator]
     except (AttributeError, NotImplementedError, TypeError):
         output = None
     found |= {name for name, module in linear.items() if module is output}

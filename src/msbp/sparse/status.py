@@ -4,7 +4,6 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -16,6 +15,7 @@ from .conv.base import SparseConvolution
 from .layers import width
 from .linear.linear import SparseLayer
 from .lstm.lstm import SparseLSTM
+from .memory import GradientMemory
 
 Sparse = SparseLayer | SparseConvolution | SparseLSTM
 # Why convert left a layer as it was, or how much faster it measured it to be.
@@ -62,7 +62,7 @@ class Status(list[LayerStatus]):
     __repr__ = __str__
 
 
-def status(model: nn.Module, sample: Any = None) -> Status:
+def status(model: nn.Module, sample: object = None) -> Status:
     """Return the status of all linear, LSTM and convolutional layers of a model.
 
     expected: by the operations of a backward pass in which all layers have the same number of rows. measured:
@@ -125,10 +125,10 @@ def kept(module: nn.Module) -> int:
 
 def memory_of(module: nn.Module) -> tuple[float, str]:
     """Return gamma and kind of a layer's memory."""
-    memory: Any = getattr(module, "memory", None) if isinstance(module, Sparse) else None
+    memory = getattr(module, "memory", None) if isinstance(module, Sparse) else None
     if isinstance(memory, nn.ModuleDict):
         memory = next(iter(memory.values()), None)
-    if memory is None:
+    if not isinstance(memory, GradientMemory):
         return 0.0, "–"
     return memory.gamma, type(memory).__name__
 

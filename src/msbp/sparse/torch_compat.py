@@ -8,7 +8,7 @@ import pkgutil
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from numba.extending import get_cython_function_address
@@ -109,6 +109,15 @@ def _skip(code: CodeType) -> None:
         _frames.set_code_exec_strategy(code, _frames._FrameExecStrategy(act.SKIP, act.DEFAULT))
     else:  # torch 2.6
         _frames.skip_code(code)
+
+
+class Context(Protocol):
+    """The `ctx` of an autograd function, with what torch sets on it."""
+
+    saved_tensors: tuple[Any, ...]  # tensors, some with attributes of our own
+    needs_input_grad: tuple[bool, ...]
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None: ...
 
 
 class Converted(nn.Module):

@@ -58,7 +58,7 @@ class Chain(Converted, nn.Sequential):
             return group([(module, not any(hooks_of([module]))) for module in modules if module is not None])
         return known["_found"]
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name not in self.own_state}
 
 

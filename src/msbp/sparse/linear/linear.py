@@ -72,7 +72,7 @@ class SparseLayer(Converted):
         memory: Any = self._modules.get("memory")  # nn.Module's own access takes a microsecond
         return self.__dict__.get("sparsifier") in HAVE_KERNELS and (memory is None or memory.supports_kernel)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name != "_run"}  # it holds buffers
 
     def estimate(self, grad_h: Tensor, k: int) -> tuple[Tensor, Tensor | None] | None:

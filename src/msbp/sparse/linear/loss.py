@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..buffers import address, empty, supports
 from ..kernels.chain_forward import cross_entropy as kernel
-from ..torch_compat import eager
+from ..torch_compat import Context, eager
 from .autograd import Pass
 
 PASS = Pass._backward_cls
@@ -57,7 +57,7 @@ class CrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, target: Tensor, allowed: Tensor | None) -> Tensor:
+    def forward(ctx: Context, logits: Tensor, target: Tensor, allowed: Tensor | None) -> Tensor:
         (B, C), token, grad, loss = logits.shape, empty(0), empty(*logits.shape), logits.new_empty(())
         target, mask = target.contiguous(), None if allowed is None else allowed.contiguous()
         inputs = address(logits, (B, C), "logits"), address(target, (B,), "target", torch.int64)
@@ -70,7 +70,7 @@ class CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @eager
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Context, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise RuntimeError("this cross entropy has no second derivative: leave out create_graph=True")
         (token,) = ctx.saved_tensors
