@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, PositiveInt
 from torch import Tensor, nn
 
 from .sparse import SparseConvolution, convert, entries_kept, fuse, memories
+from .sparse.layers import hidden_groups
 from .sparse.memory import AdaptiveMemory, SlotMemory
 from .sparse.sparsifiers import Energy, largest
 
@@ -46,7 +47,7 @@ class FullBackprop:
     def install(self, model: nn.Module) -> Installed:
         if not fuse(model):
             raise ValueError(f"{type(model).__name__} holds no linear layer that can be fused")
-        names = [name for group in model.msbp_hidden_layers for name in group]  # type: ignore[union-attr]
+        names = [name for group in hidden_groups(model) or () for name in group]
         return Installed({name: model.get_submodule(name).out_features for name in names})  # type: ignore[misc]
 
     def before_step(self, step: int) -> None:
@@ -80,7 +81,7 @@ class SparseBackprop:
     schedule: Literal["every", "alternate"] = "every"
     period: PositiveInt = 1
     name: str = "msbp"
-    _groups: list[list[Any]] = field(default_factory=list, init=False, repr=False, compare=False)
+    _groups: list[list[nn.Module]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.layers is not None and len({*self.layers}) < len(self.layers):
@@ -115,7 +116,7 @@ class SparseBackprop:
         """Make the group sparse whose turn it is, by the number of the step alone."""
         for turn, group in enumerate(self._groups):
             for layer in group:
-                layer.enabled = step // self.period % len(self._groups) == turn
+                layer.enabled = step // self.period % len(self._groups) == turn  # type: ignore[assignment]
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
@@ -215,7 +216,7 @@ class Feedback:
 
 def turns(model: nn.Module, layers: Sequence[str] | None) -> list[list[str]]:
     """Return the groups of hidden layers, or of those named, that take turns; ValueError if only one."""
-    groups: Sequence[Sequence[str]] = getattr(model, "msbp_hidden_layers", [])
+    groups = hidden_groups(model) or ()
     chosen = [[name for name in group if layers is None or name in layers] for group in groups]
     found = [group for group in chosen if group]
     if len(found) < 2:

@@ -1,5 +1,6 @@
 """Learning-rate schedules: torch's, by epoch, for every optimizer; part of a request only where set."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,12 @@ def config(tmp_path, *overrides):
     return compose([*smoke, *overrides])
 
 
-@pytest.mark.parametrize("method", ["sbp", "msbp"])
-@pytest.mark.parametrize("optimizer", ["Adam", "AdamW", "SGD"])
-@pytest.mark.parametrize("name", NAMES)
+EACH = [(name, "Adam", "msbp") for name in NAMES]
+
+
+@pytest.mark.parametrize(
+    ("name", "optimizer", "method"), [*EACH, *product(["cosine"], ["AdamW", "SGD"], ["sbp", "msbp"])]
+)
 def test_each_epoch_has_the_learning_rate_of_torchs_schedule(name, optimizer, method, tmp_path):
     short = {"step": ["scheduler.step_size=2"], "plateau": ["scheduler.patience=0"]}.get(name, [])
     words = [f"scheduler={name}", f"optimizer._target_=msbp.optim.{optimizer}", f"method={method}"]

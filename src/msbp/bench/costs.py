@@ -19,6 +19,7 @@ from torch.backends import mkldnn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ..files import Fields
+from ..sparse.layers import hidden_groups
 from ..tasks.base import Batch, Task
 from ..training.clock import PHASES
 from .timed_model import Shapes, TimedModel, Timing, joined
@@ -126,7 +127,7 @@ def backward_flops(task: Task, model: nn.Module, examples: Mapping[Shapes, Batch
     The model and the random state are left unchanged.
     """
     whole = WithLoss(task, copy.deepcopy(model))
-    hidden = [f"WithLoss.model.{name}" for group in model.msbp_hidden_layers for name in group]  # type: ignore
+    hidden = [f"WithLoss.model.{name}" for group in hidden_groups(model) or () for name in group]
     enabled = mkldnn.enabled
     mkldnn.enabled = False  # type: ignore[assignment]  # an LSTM of oneDNN is one operation to the counter
     try:

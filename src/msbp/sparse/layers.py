@@ -85,7 +85,7 @@ def hidden(
     Hidden are `model.msbp_hidden_layers` (groups of dotted names), else every LSTM and every linear layer
     that is neither an output layer, nor an adapter, nor narrow. last: the linear layer that runs last.
     """
-    groups = getattr(model, "msbp_hidden_layers", None)
+    groups = hidden_groups(model)
     if groups is not None:
         return [name for group in groups for name in group], {}
     linear = {name: module for name, module in model.named_modules() if is_linear(module)}
@@ -108,6 +108,11 @@ def hidden(
         elif min(sides(module)) < min_width:
             skipped[name] = f"narrower than min_width={min_width}"
     return [name for name in candidates if name not in skipped], skipped
+
+
+def hidden_groups(model: nn.Module) -> Sequence[Sequence[str]] | None:
+    """Return the dotted names of the hidden layers that a model lists, in groups; None if it lists none."""
+    return getattr(model, "msbp_hidden_layers", None)
 
 
 def output_layers(model: nn.Module, linear: Mapping[str, nn.Module], last: str | None) -> set[str]:

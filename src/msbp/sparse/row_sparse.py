@@ -4,7 +4,7 @@ Letters: n rows and i columns of the weight, u rows that have a gradient.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import torch
@@ -45,7 +45,7 @@ class RowSparseGradient(Tensor):
     """∂ℓ/∂W (n, i) of which only some rows are stored; all others are zero.
 
     `parts()` gives the indices (u, int64, distinct) and the rows (u, i) to an optimizer that takes them as
-    they are. Any operation that needs the values turns the gradient into a dense tensor, once, so that
+    they are. An operation that needs the values turns the gradient into a dense tensor, once, so that
     torch's optimizers, hooks, clipping, scaling, communication and serialization see an ordinary gradient.
     The sum of two of them has the union of their rows.
     """
@@ -134,7 +134,7 @@ class RowSparseGradient(Tensor):
         memo[id(self)] = copy = clone(self)
         return copy
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple:
         return self.to_dense().__reduce_ex__(protocol)
 
     def __repr__(self, *, tensor_contents: object = None) -> str:  # type: ignore[override]
@@ -193,10 +193,11 @@ def add_(first: Tensor, second: Any) -> Tensor:
     return first
 
 
-def alike(first: Tensor, second: Any) -> bool:
+def alike(first: Tensor, second: object) -> bool:
     """Return whether a gradient and another object are tensors of one shape and type."""
-    kinds = isinstance(second, Tensor) and first.dtype is second.dtype and first.device == second.device
-    return kinds and first.shape == second.shape
+    if not isinstance(second, Tensor) or first.shape != second.shape:
+        return False
+    return first.dtype is second.dtype and first.device == second.device
 
 
 def dense(value: Any) -> Any:

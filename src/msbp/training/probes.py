@@ -6,7 +6,6 @@ Letters: B batch, n out_features.
 import copy
 import math
 from collections.abc import Collection, Iterable
-from typing import Any
 
 import torch
 from pydantic import ConfigDict, PositiveInt
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from ..files import Fields
 from ..methods import WeightFeedback
+from ..sparse.layers import hidden_groups
 from ..sparse.status import Sparse
 from ..sparse.unpropagated import Unpropagated, count
 from ..tasks.base import Batch, Task
@@ -78,8 +78,7 @@ def gradients(model: nn.Module, task: Task, batches: Iterable[Batch]) -> tuple[V
 
 def hidden_names(model: nn.Module) -> set[str]:
     """Return the dotted names of the hidden layers."""
-    groups: Any = model.msbp_hidden_layers
-    return {name for group in groups for name in group}
+    return {name for group in hidden_groups(model) or () for name in group}
 
 
 def departures(estimate: Vectors, true: Vectors, hidden: Collection[str]) -> dict[str, float]:
