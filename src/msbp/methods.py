@@ -81,7 +81,7 @@ class SparseBackprop:
     schedule: Literal["every", "alternate"] = "every"
     period: PositiveInt = 1
     name: str = "msbp"
-    _groups: list[list[nn.Module]] = field(default_factory=list, init=False, repr=False, compare=False)
+    _groups: list[list[Any]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.layers is not None and len({*self.layers}) < len(self.layers):
@@ -116,7 +116,7 @@ class SparseBackprop:
         """Make the group sparse whose turn it is, by the number of the step alone."""
         for turn, group in enumerate(self._groups):
             for layer in group:
-                layer.enabled = step // self.period % len(self._groups) == turn  # type: ignore[assignment]
+                layer.enabled = step // self.period % len(self._groups) == turn
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))

@@ -2,31 +2,21 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any
 
 from omegaconf import DictConfig
 
 from ..config import build
-from ..files import Fields
 from .clock import Clock
 from .run import State
 
 INSTALL = "pip install -e '.[loggers]' has Lightning's"
 
 
-class Logger(Protocol):
-    """The methods of Lightning's loggers that a run calls."""
-
-    def log_hyperparams(self, params: Fields) -> None: ...
-    def log_metrics(self, metrics: Fields, step: int) -> None: ...
-    def save(self) -> None: ...
-    def finalize(self, status: str) -> None: ...
-
-
 class Loggers:
     """Several loggers at once, which get the metrics of every `every`-th step and of every epoch."""
 
-    def __init__(self, loggers: Sequence[Logger] = (), every: int = 50):
+    def __init__(self, loggers: Sequence[Any] = (), every: int = 50):
         self.loggers, self.every = loggers, every
 
     @classmethod
@@ -51,7 +41,7 @@ class Loggers:
         if self.loggers and state.step % self.every == 0:
             self._log({"loss": state.loss, "epoch": state.epoch, **clock.seconds()}, state.step)
 
-    def epoch(self, row: Fields, step: int) -> None:
+    def epoch(self, row: Mapping[str, Any], step: int) -> None:
         """Log an epoch by its row of the history."""
         numbers = {f"epoch/{name}": value for name, value in row.items() if isinstance(value, int | float)}
         self._log(numbers, step)
@@ -62,6 +52,6 @@ class Loggers:
             logger.save()
             logger.finalize(status)
 
-    def _log(self, metrics: Fields, step: int) -> None:
+    def _log(self, metrics: dict[str, Any], step: int) -> None:
         for logger in self.loggers:
             logger.log_metrics(metrics, step)
