@@ -1,32 +1,142 @@
 """Train one model and leave its record: python -m src.train task=mnist method=msbp"""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import Annotated, TypeVar
 
 import hydra
 import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
+from pydantic import AfterValidator, Field, PositiveInt
+from pydantic_core import PydanticCustomError
+from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from msbp import record
 from msbp.cli import report_command, start
-from msbp.config import CONF
+from msbp.config import CONF, Name, Options, Paths, build, check
 from msbp.files import Fields, json_text, save
-from msbp.tasks.base import Splits
+from msbp.methods import Method
+from msbp.tasks.base import Splits, Task
 from msbp.training import locks, machine, progress
-from msbp.training.checkpoint import Checkpoint, drop_finished, save_weights
+from msbp.training.checkpoint import Checkpoint, drop_finished, not_finite, save_weights
 from msbp.training.clock import Clock
 from msbp.training.loggers import Loggers
 from msbp.training.probes import unpropagated_fraction
-from msbp.training.request import Request
 from msbp.training.run import DIVERGED, Diverged, Run
+from msbp.training.trainer import Trainer
 
 log = logging.getLogger(__name__)
 DEV_BATCHES = 10  # for dropped_fraction
+Part = TypeVar("Part")
+
+
+def _described(node: Fields) -> Fields:
+    if "_target_" not in node:
+        raise PydanticCustomError("dict_type", "no target")
+    return node
+
+
+Node = Annotated[Fields, AfterValidator(_described), Field(description="leave it out for the task's own")]
+
+
+class TrainOptions(Options):
+    """Options of `python -m src.train`."""
+
+    seed: Annotated[
+        int,
+        Field(
+            ge=0, lt=2**64, description="for several runs use -m, as in: python -m src.train -m seed=0,1,2"
+        ),
+    ]
+    force: bool
+    resume: Annotated[Name | None, Field(description="leave it out to start from scratch")]
+    paths: Paths
+    task: Node
+    model: Node
+    method: Node
+    trainer: Node
+    optimizer: Node
+    scheduler: Node | None = None
+    log_every: PositiveInt
+    logger: dict[str, Node] | None = None
+    paper: Fields
+
+
+@dataclass(frozen=True)
+class Request:
+    """A configuration and the objects that it describes; the model needs the sizes of the data first."""
+
+    cfg: DictConfig
+    seed: int
+    outputs: Path
+    resume: Path | None
+    task: Task
+    method: Method
+    trainer: Trainer
+    optimizer: Callable[..., torch.optim.Optimizer]
+    scheduler: Callable[..., LRScheduler] | None
+
+    @classmethod
+    def of(cls, cfg: DictConfig) -> "Request":
+        """Return the request of a configuration; ValueError names wrong keys, before any work."""
+        options = TrainOptions.of(cfg)
+        for key in not_finite(record.settings(cfg)):
+            raise ValueError(f"{key} must be finite, got {OmegaConf.select(cfg, key)}")
+        check(cfg.model)
+        parts = {part: build(cfg[part]) for part in ("task", "method", "trainer", "optimizer")}
+        parts["scheduler"] = build(cfg.scheduler) if cfg.get("scheduler") else None
+        _try_out(parts["optimizer"], parts["scheduler"])
+        for part in ("task", "model", "method"):
+            if not str(cfg[part].get("name", "")).strip():
+                raise ValueError(f"{part}.name must not be empty; leave it out for its own")
+        resume = None if options.resume is None else Path(options.resume)
+        return cls(cfg, options.seed, Path(options.paths.outputs), resume, **parts)
+
+    @cached_property
+    def signature(self) -> str:
+        return record.signature(self.cfg)
+
+    @property
+    def key(self) -> str:
+        """File name that equal requests share."""
+        return f"{self.signature}-s{self.seed}"
+
+    def model(self, sizes: Mapping[str, object]) -> nn.Module:
+        """Return a model for data of these sizes, whose weights depend on the seed alone."""
+        torch.manual_seed(self.seed)
+        return build(self.cfg.model, **sizes)
+
+
+def _try_out(make_optimizer: Callable[..., object], make_scheduler: Callable[..., object] | None) -> None:
+    """Raise ValueError unless these return an optimizer that can make a step, and a scheduler of it."""
+    parameter = nn.Parameter(torch.zeros(1))
+    parameter.grad = torch.zeros(1)
+    optimizer = _returned("optimizer", torch.optim.Optimizer, make_optimizer, [parameter])
+    try:
+        optimizer.step()
+    except Exception as error:
+        raise ValueError(f"optimizer: {error}") from error
+    if make_scheduler:
+        _returned("scheduler", LRScheduler, make_scheduler, optimizer)
+
+
+def _returned(key: str, kind: type[Part], make: Callable[..., object], argument: object) -> Part:
+    """Return what make returns for the argument; ValueError unless that is of this kind."""
+    try:
+        part = make(argument)
+    except Exception as error:  # options of any class that a user may name
+        raise ValueError(f"{key}: {error}") from error
+    if not isinstance(part, kind):
+        raise ValueError(f"{key}._target_ must be an {kind.__name__} of torch, got {part!r}")
+    return part
 
 
 @hydra.main(config_path=CONF, config_name="train", version_base="1.3")
