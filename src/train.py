@@ -153,20 +153,20 @@ def main(cfg: DictConfig) -> float:
 
 def train(cfg: DictConfig, folder: Path, overrides: list[str]) -> Fields:
     """Return the record of this request: the one that exists for equal data, or that of a new run."""
-    ask, files = Request.of(cfg), command_line(cfg, overrides)
-    checkpoints = ask.outputs / "checkpoints"
-    progress.name_job(f"{cfg.task.name} {record.label(record.settings(cfg)['method'])}, seed {ask.seed}")
-    splits = ask.task.splits(ask.seed)
-    with locks.request(checkpoints, ask.key, again=cfg.force) as place:
-        known = record.find(ask.outputs, ask.signature, ask.seed, splits.digest)
+    request, files = Request.of(cfg), command_line(cfg, overrides)
+    checkpoints = request.outputs / "checkpoints"
+    progress.name_job(f"{cfg.task.name} {record.label(record.settings(cfg)['method'])}, seed {request.seed}")
+    splits = request.task.splits(request.seed)
+    with locks.request(checkpoints, request.key, again=cfg.force) as path:
+        known = record.find(request.outputs, request.signature, request.seed, splits.digest)
         if known or cfg.force:
-            drop_finished(place, ask.trainer.epochs)
+            drop_finished(path, request.trainer.epochs)
         if known and not cfg.force:
             log.info("this request has a record; force=true runs it again\n%s", record.summary(*known))
             return known[1]
-        locks.drop_abandoned(ask.outputs, files)
+        locks.drop_abandoned(request.outputs, files)
         with locks.run_folder(folder, files), locks.company(checkpoints) as alone:
-            return learn(ask, splits, folder, place, alone)
+            return learn(request, splits, folder, path, alone)
 
 
 def command_line(cfg: DictConfig, overrides: list[str]) -> dict[str, bytes]:
@@ -176,38 +176,38 @@ def command_line(cfg: DictConfig, overrides: list[str]) -> dict[str, bytes]:
 
 
 def learn(
-    ask: Request, splits: Splits, folder: Path, place: Path, alone: Callable[[], bool | None]
+    request: Request, splits: Splits, folder: Path, path: Path, alone: Callable[[], bool | None]
 ) -> Fields:
-    """Train, with a checkpoint at place, and write the run's files into folder; the record comes last."""
+    """Train, with a checkpoint at this path, and write the run's files into folder; the record comes last."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    trainer, device = ask.trainer, machine.device_of(ask.trainer.device)
+    trainer, device = request.trainer, machine.device_of(request.trainer.device)
     allocator = machine.set_up(trainer.threads, device)
     here = machine.describe(device)
-    settings, times = record.settings(ask.cfg), machine.timed_under(here)
-    checkpoint = Checkpoint(place, settings, lambda: times | {"alone": alone()}, ask.resume, splits.digest)
-    loggers = Loggers.of(ask.cfg)
-    run, k_per_layer = prepare(ask, splits, device)
+    settings, times = record.settings(request.cfg), machine.timed_under(here)
+    checkpoint = Checkpoint(path, settings, lambda: times | {"alone": alone()}, request.resume, splits.digest)
+    loggers = Loggers.of(request.cfg)
+    run, k_per_layer = prepare(request, splits, device)
     loggers.hyperparameters(settings)
     status = "failed"
     try:
         trainer.fit(run, checkpoint, loggers)
         status = "success"
     except Diverged as error:
-        names = {"signature": ask.signature, "seed": ask.seed, "data_digest": splits.digest}
-        found = {"epoch": error.epoch, "step": error.step, "reason": error.reason}
-        save({folder / DIVERGED: json_text({**names, **found, "started_at": started}, indent=1)})
+        names = {"signature": request.signature, "seed": request.seed, "data_digest": splits.digest}
+        at = {"epoch": error.epoch, "step": error.step, "reason": error.reason}
+        save({folder / DIVERGED: json_text({**names, **at, "started_at": started}, indent=1)})
         raise
     finally:
         loggers.close(status)
 
-    some = islice(ask.task.batches(run.splits.dev, ask.seed, epoch=0), DEV_BATCHES)
-    done = record.asked(ask.cfg, ask.method, k_per_layer) | run.measured() | here
+    some = islice(request.task.batches(run.splits.dev, request.seed, epoch=0), DEV_BATCHES)
+    done = record.requested(request.cfg, request.method, k_per_layer) | run.measured() | here
     disturbed = [*checkpoint.disturbed(), *run.disturbed()]
     done |= {
         "times_comparable": not disturbed,
         "disturbed": disturbed,
         "allocator_keeps_memory": allocator,
-        "dropped_fraction": unpropagated_fraction(run.model, ask.task, some, k_per_layer),
+        "dropped_fraction": unpropagated_fraction(run.model, request.task, some, k_per_layer),
         "notes": list(splits.notes),
         "data_digest": splits.digest or None,
         "started_at": started,
@@ -218,19 +218,19 @@ def learn(
         checkpoint.keep(folder)
     path = record.write(folder, done, run.state.watched, run.texts())
     checkpoint.close()
-    log.info("%s\ntables: %s", record.summary(path, done), report_command(ask.cfg.paths.outputs))
+    log.info("%s\ntables: %s", record.summary(path, done), report_command(request.cfg.paths.outputs))
     return done
 
 
-def prepare(ask: Request, splits: Splits, device: torch.device) -> tuple[Run, dict[str, int]]:
+def prepare(request: Request, splits: Splits, device: torch.device) -> tuple[Run, dict[str, int]]:
     """Return the run, before its first step, and k by layer; the model depends on the seed alone."""
     for note in splits.notes:
         log.info(note)
-    model = ask.model(splits.sizes).to(device)
-    kept = ask.method.install(model).k_per_layer
+    model = request.model(splits.sizes).to(device)
+    kept = request.method.install(model).k_per_layer
     clock = Clock(wait=machine.waiting_for(device))
-    parts = model, ask.optimizer, ask.task, ask.method
-    return Run(*parts, splits, ask.seed, device, clock, ask.scheduler), kept
+    parts = model, request.optimizer, request.task, request.method
+    return Run(*parts, splits, request.seed, device, clock, request.scheduler), kept
 
 
 if __name__ == "__main__":

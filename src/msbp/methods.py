@@ -218,10 +218,10 @@ def turns(model: nn.Module, layers: Sequence[str] | None) -> list[list[str]]:
     """Return the groups of hidden layers, or of those named, that take turns; ValueError if only one."""
     groups = hidden_groups(model) or ()
     chosen = [[name for name in group if layers is None or name in layers] for group in groups]
-    found = [group for group in chosen if group]
-    if len(found) < 2:
+    present = [group for group in chosen if group]
+    if len(present) < 2:
         raise ValueError(
             f"method.schedule=alternate needs two groups of hidden layers that take turns, and "
-            f"{type(model).__name__} has {found or 'none'}: use method.schedule=every"
+            f"{type(model).__name__} has {present or 'none'}: use method.schedule=every"
         )
-    return found
+    return present

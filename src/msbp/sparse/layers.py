@@ -122,23 +122,23 @@ def output_layers(model: nn.Module, linear: Mapping[str, nn.Module], last: str |
     outside of any numbered block, and the one that runs last; of a model without any, the last one.
     """
     embedded = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-    found = {name for name, module in linear.items() if id(module.weight) in embedded}
+    names = {name for name, module in linear.items() if id(module.weight) in embedded}
     try:
         output: object = model.get_output_embeddings()  # type: ignore[operator]
     except (AttributeError, NotImplementedError, TypeError):
         output = None
-    found |= {name for name, module in linear.items() if module is output}
+    names |= {name for name, module in linear.items() if module is output}
     by_container = {}
     for name in linear:
         container = output_container(name.split("."))
         if container is not None:
             by_container[container] = name  # the last one remains
-    found |= set(by_container.values())
+    names |= set(by_container.values())
     if last is not None:
-        found.add(last)
-    if not found and linear:
-        found.add(list(linear)[-1])
-    return found
+        names.add(last)
+    if not names and linear:
+        names.add(list(linear)[-1])
+    return names
 
 
 def output_container(parts: Sequence[str]) -> str | None:

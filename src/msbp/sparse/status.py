@@ -81,11 +81,11 @@ def status(model: nn.Module, sample: object = None) -> Status:
             with torch.random.fork_rng(devices=[]), torch.enable_grad():
                 measured[name] = trial.seconds(copy.deepcopy(layers[name]), call)
     total, seconds = sum(costs.values()) or 1, sum(measured.values()) or 1.0
-    found = Status()
+    rows = Status()
     for name, module in layers.items():
         gamma, memory = memory_of(module)
         share = measured[name] / seconds if name in measured else None
-        found.append(
+        rows.append(
             LayerStatus(
                 name,
                 type(module).__name__,
@@ -99,7 +99,7 @@ def status(model: nn.Module, sample: object = None) -> Status:
                 REMARKS.get(module, ""),
             )
         )
-    return found
+    return rows
 
 
 @contextmanager

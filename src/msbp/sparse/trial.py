@@ -28,14 +28,14 @@ def calls(model: nn.Module, sample: object, layers: Mapping[str, nn.Module]) -> 
     sample: a tensor, a tuple or list of arguments, a mapping of named ones, or a function of the model. The
     model is in evaluation mode meanwhile, so that it does not change.
     """
-    found: dict[str, Call] = {}
+    largest: dict[str, Call] = {}
 
     def record(name: str) -> Callable[..., None]:
         def hook(module: nn.Module, arguments: tuple[object, ...], named: dict[str, object]) -> None:
-            known = found.pop(name, None)
+            known = largest.pop(name, None)
             size = sum(value.numel() for value in tensors((arguments, named)))
             new = Call(map_tensors(arguments, leaf), map_tensors(named, leaf), size)
-            found[name] = known if known is not None and known.size >= size else new
+            largest[name] = known if known is not None and known.size >= size else new
 
         return hook
 
@@ -48,7 +48,7 @@ def calls(model: nn.Module, sample: object, layers: Mapping[str, nn.Module]) -> 
     finally:
         for handle in handles:
             handle.remove()
-    return found
+    return largest
 
 
 def forward(model: nn.Module, sample: object) -> object:

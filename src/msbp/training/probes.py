@@ -88,13 +88,13 @@ def departures(estimate: Vectors, true: Vectors, hidden: Collection[str]) -> dic
     memory is all that the sums differ by. A memory of activations has that for biases with gamma = 1, and not
     for weights: what is sent late meets the x of other examples.
     """
-    found = {}
+    distances = {}
     for kind, is_kind in (("weight", lambda p: p.dim() > 1), ("bias", lambda p: p.dim() == 1)):
         names = [name for name in true if name.rpartition(".")[0] in hidden and is_kind(true[name])]
         length = _norm(true[name] for name in names)
         apart = _norm(estimate[name] - true[name] for name in names)
-        found[kind] = apart / length if length else 0.0
-    return found
+        distances[kind] = apart / length if length else 0.0
+    return distances
 
 
 def angle(a: Iterable[Tensor], b: Iterable[Tensor]) -> float:

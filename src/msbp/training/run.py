@@ -29,7 +29,7 @@ Clip = Callable[[Iterable[Tensor]], object]
 
 
 class Diverged(FloatingPointError):
-    """Training whose loss, gradients, weights or scores are not finite, the step where this was found."""
+    """Training whose loss, gradients, weights or scores are not finite, with the step that showed it."""
 
     def __init__(self, epoch: int, step: int, reason: str):
         super().__init__(

@@ -16,7 +16,7 @@ from .patches import Grid
 
 
 class SparseConv1d(SparseConvolution, nn.Conv1d):
-    """nn.Conv1d with a sparse backward pass; made by `adopt`."""
+    """nn.Conv1d with a sparse backward pass; `adopt` converts a layer in place."""
 
     plain = nn.Conv1d
 
@@ -27,7 +27,7 @@ class SparseConv1d(SparseConvolution, nn.Conv1d):
 
 
 class SparseConv2d(SparseConvolution, nn.Conv2d):
-    """nn.Conv2d with a sparse backward pass; made by `adopt`."""
+    """nn.Conv2d with a sparse backward pass; `adopt` converts a layer in place."""
 
     plain = nn.Conv2d
 

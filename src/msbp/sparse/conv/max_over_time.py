@@ -86,7 +86,7 @@ class FusedMaxOverTime(Converted, MaxOverTime):
 
 
 class SparseMaxOverTime(SparseConvolution, FusedMaxOverTime):
-    """FusedMaxOverTime that propagates the entries its selection keeps; made by `adopt`."""
+    """FusedMaxOverTime that propagates the entries its selection keeps; `adopt` converts a layer in place."""
 
     def select(
         self, gradient: Tensor, start: Tensor, offsets: Tensor

@@ -49,13 +49,13 @@ class KernelCache(caching.FunctionCache):
 
     def load_overload(self, sig: object, target_context: object) -> object:
         """Return the kernel for a signature; None, with the lock, where it has to be compiled."""
-        found = self._load(sig, target_context)
-        if found is None:
+        loaded = self._load(sig, target_context)
+        if loaded is None:
             self._wait()
-            found = self._load(sig, target_context)  # by now it may be there
-        if found is not None:
+            loaded = self._load(sig, target_context)  # by now it may be there
+        if loaded is not None:
             self._release()
-        return found
+        return loaded
 
     def save_overload(self, sig: object, data: object) -> None:
         """Write a compiled kernel, where that is possible, and release the lock."""

@@ -120,7 +120,7 @@ class Lookup:
 
 
 def keeps_rows(module: nn.Module) -> TypeGuard[nn.Embedding]:
-    """Return whether a module is an embedding that RowEmbedding can stand in for."""
+    """Return whether a module is an embedding that RowEmbedding can replace."""
     return type(module) is nn.Embedding and module.weight.requires_grad and has_ordinary_rows(module)
 
 

@@ -214,7 +214,7 @@ def group(modules: Iterable[tuple[nn.Module, bool]]) -> list[Step]:
 
     modules are pairs of a module and whether it may be part of a stage; others are called as they are.
     """
-    found: list[Step] = []
+    steps: list[Step] = []
     stages: tuple[Stage, ...] = ()
     waiting = deque(modules)
 
@@ -229,11 +229,11 @@ def group(modules: Iterable[tuple[nn.Module, bool]]) -> list[Step]:
             dropout: Any = waiting.popleft()[0] if next_is(nn.Dropout) else None
             stages = (*stages, Stage(linear, sparse, activation, dropout))
         if stages and not next_is(SparseLinear, nn.Linear):
-            found.append(StageRun(stages))
+            steps.append(StageRun(stages))
             stages = ()
         if waiting and not next_is(SparseLinear, nn.Linear):
-            found.append(waiting.popleft()[0])
-    return found
+            steps.append(waiting.popleft()[0])
+    return steps
 
 
 def hooks_of(modules: Iterable[nn.Module | None]) -> list[dict]:

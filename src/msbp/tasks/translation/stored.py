@@ -89,8 +89,8 @@ def trusted_class(target: str, key: str, allow: Sequence[Path]) -> str:
     if module.startswith("msbp.") and name in KNOWN:
         return f"{KNOWN[name].__module__}.{name}"
     if lies_below(module, allow):
-        found = getattr(importlib.import_module(module), name, None)
-        if isinstance(found, type) and lies_below(found.__module__, allow):
+        kind = getattr(importlib.import_module(module), name, None)
+        if isinstance(kind, type) and lies_below(kind.__module__, allow):
             return target
     raise ValueError(
         f"{key}={target} is none of the classes that a translator consists of, {', '.join(KNOWN)}; if you "
