@@ -128,8 +128,8 @@ class PennTreebank(Bracketed):
 
     def files(self) -> dict[str, list[Path]]:
         """The files of each part. FileNotFoundError names the sections that are missing."""
-        trees = wsj_files(self.root)
-        if missing := missing_sections(trees, *self.parts.values()):
+        paths = wsj_files(self.root)
+        if missing := missing_sections(paths, *self.parts.values()):
             listed = ", ".join(missing[:5]) + " ..." * (len(missing) > 5)
             raise FileNotFoundError(
                 f"no wsj_NNNN.mrg of section {listed} under {self.root}. The Penn Treebank is "
@@ -137,7 +137,7 @@ class PennTreebank(Bracketed):
                 "as wsj/00 to wsj/24, or let paths.ptb name the folder that has them. "
                 f"task={self.instead} runs now, on open data"
             )
-        return cut(trees, self.parts)
+        return cut(paths, self.parts)
 
 
 @dataclass(frozen=True)
@@ -160,23 +160,23 @@ class PennSample(Bracketed):
             raise unavailable(absent)
         if absent:
             fetch_sample(absent)
-        trees = wsj_files(folder)
-        warn_of_others(trees.values(), SAMPLE_MD5, "NLTK's treebank sample")
-        return cut(trees, self.parts)
+        paths = wsj_files(folder)
+        warn_of_others(paths.values(), SAMPLE_MD5, "NLTK's treebank sample")
+        return cut(paths, self.parts)
 
 
 def wsj_files(root: Path | str) -> dict[int, Path]:
     """The files wsj_NNNN.mrg by number, in any folders and case. ValueError for two of one number."""
-    trees: dict[int, Path] = {}
+    paths: dict[int, Path] = {}
     for path in sorted(Path(root).rglob("*")):
         if name := re.fullmatch(r"wsj_(\d{4})\.mrg", path.name, re.IGNORECASE):
             number = int(name[1])
-            if number in trees:
+            if number in paths:
                 raise ValueError(
-                    f"two files of one number, {trees[number]} and {path}; name a folder that has each once"
+                    f"two files of one number, {paths[number]} and {path}; name a folder that has each once"
                 )
-            trees[number] = path
-    return dict(sorted(trees.items()))
+            paths[number] = path
+    return dict(sorted(paths.items()))
 
 
 def bounds(part: Part) -> tuple[int, int]:
@@ -188,14 +188,14 @@ def bounds(part: Part) -> tuple[int, int]:
     return int(first.ljust(4, "0")), int((last or first).ljust(4, "9"))
 
 
-def within(trees: dict[int, Path], part: Part) -> list[Path]:
+def within(paths: dict[int, Path], part: Part) -> list[Path]:
     lowest, highest = bounds(part)
-    return [path for number, path in trees.items() if lowest <= number <= highest]
+    return [path for number, path in paths.items() if lowest <= number <= highest]
 
 
-def cut(trees: dict[int, Path], parts: Mapping[str, Part]) -> dict[str, list[Path]]:
+def cut(paths: dict[int, Path], parts: Mapping[str, Part]) -> dict[str, list[Path]]:
     """The files of each part. ValueError if a part has none, or if two share a file."""
-    files = {split: within(trees, part) for split, part in parts.items()}
+    files = {split: within(paths, part) for split, part in parts.items()}
     for split, paths in files.items():
         if not paths:
             raise ValueError(
@@ -209,10 +209,10 @@ def cut(trees: dict[int, Path], parts: Mapping[str, Part]) -> dict[str, list[Pat
     return files
 
 
-def missing_sections(trees: dict[int, Path], *parts: Part) -> list[str]:
+def missing_sections(paths: dict[int, Path], *parts: Part) -> list[str]:
     """The sections of the parts without any file."""
     sections = {n // 100 for part in parts for n in range(bounds(part)[0], bounds(part)[1] + 1)}
-    return [f"{section:02}" for section in sorted(sections - {number // 100 for number in trees})]
+    return [f"{section:02}" for section in sorted(sections - {number // 100 for number in paths})]
 
 
 def fetch_sample(absent: Sequence[Path]) -> None:
