@@ -120,17 +120,13 @@ def test_a_run_killed_at_any_step_goes_on_to_the_same_weights(
     assert [row.get("lr") for row in run.state.history] == [row.get("lr") for row in whole.state.history]
 
 
-@pytest.mark.parametrize(
-    "change", [lambda kept: kept.pop("scheduler"), lambda kept: kept["scheduler"].clear()]
-)
+@pytest.mark.parametrize("change", [dict.clear, lambda schedule: schedule.pop("T_max")])
 def test_a_checkpoint_without_its_schedule_is_not_whole(change, tmp_path):
     trained(new_run(METHODS["msbp"], scheduler=COSINE), checkpoint := at(tmp_path), epochs=1)
     kept = torch.load(checkpoint.path)
-    change(kept)
+    change(kept["scheduler"])
     torch.save(kept, checkpoint.path)
-    with pytest.raises(
-        ValueError, match=r"run\.pt is no whole checkpoint \((no 'scheduler'|scheduler is not"
-    ):
+    with pytest.raises(ValueError, match=r"no whole checkpoint \(scheduler is not the state of a Cosine"):
         Trainer(3).fit(new_run(METHODS["msbp"], scheduler=COSINE), checkpoint)
 
 

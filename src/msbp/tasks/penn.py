@@ -196,8 +196,8 @@ def within(paths: dict[int, Path], part: Part) -> list[Path]:
 def cut(paths: dict[int, Path], parts: Mapping[str, Part]) -> dict[str, list[Path]]:
     """The files of each part. ValueError if a part has none, or if two share a file."""
     files = {split: within(paths, part) for split, part in parts.items()}
-    for split, paths in files.items():
-        if not paths:
+    for split, listed in files.items():
+        if not listed:
             raise ValueError(
                 f"task.corpus.{split} names no file of the treebank, got {parts[split]!r}; "
                 "expected a section or file, or a range of them from low to high, like 0001-0160"
