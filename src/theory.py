@@ -14,7 +14,7 @@ from msbp.analysis import bounds
 from msbp.analysis.theory import checks
 from msbp.cli import start
 from msbp.config import CONF, Options, Paths
-from msbp.files import json_text, save
+from msbp.files import check_writable, json_text, save
 from msbp.training import machine
 
 CHECKS = ("lemma_2", "lemma_3", "lemma_4", "theorem_1", "theorem_2")
@@ -31,15 +31,16 @@ class TheoryOptions(Options):
 def main(cfg: DictConfig) -> None:
     options = TheoryOptions.of(cfg)
     path = Path(options.paths.outputs) / "theory.json"
-    found = checks(options.seed)
+    check_writable(path.parent)
+    results = checks(options.seed)
     here = machine.describe(torch.device("cpu"))
-    found |= {name: here[name] for name in ("commit", "dirty", "torch")}
-    save({path: json_text(found, indent=1)})
-    print(bounds.terminal(found), "\nThe paper's own network breaks conditions:", sep="\n")
-    for sentence in found["broken_by_the_papers_network"]:
+    results |= {name: here[name] for name in ("commit", "dirty", "torch")}
+    save({path: json_text(results, indent=1)})
+    print(bounds.terminal(results), "\nThe paper's own network breaks conditions:", sep="\n")
+    for sentence in results["broken_by_the_papers_network"]:
         print(textwrap.fill(sentence, 100, initial_indent="  ", subsequent_indent="    "))
     print(f"written: {path}")
-    if not all(row["holds"] for name in CHECKS for row in found[name]):
+    if not all(row["holds"] for name in CHECKS for row in results[name]):
         sys.exit("a bound was exceeded")
 
 

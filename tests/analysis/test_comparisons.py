@@ -71,7 +71,7 @@ def test_only_answered_questions_are_listed_with_their_differences(record_of, ru
 
     assert listed(4) == []
     (sentence,) = listed(5)
-    assert sentence.startswith("**Yes**: MSBP scores higher. MNIST: MSBP less SBP +1.00")
+    assert sentence.startswith("**Beyond the paper, yes**: MSBP scores higher. MNIST: MSBP less SBP +1.00")
 
 
 def test_a_label_that_is_not_there_is_refused(record_of, runs_of, settle):

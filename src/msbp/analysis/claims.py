@@ -4,12 +4,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from hydra.utils import get_method
 
+from ..files import Fields
 from .comparisons import questions
 from .forests import drawn
 from .render import COMMAND, EMPTY, Document, Sheet, bullet
@@ -171,7 +171,7 @@ class Claim:
         return "; ".join([*parts, *self.beside])
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Fields]:
         """The numbers of every family, pooled first and then by setting, in the claim's unit."""
         return [row for family in self.verdict.families for row in rows_of(self, family)]
 
@@ -218,10 +218,10 @@ def region_of(config: Config) -> Region:
     return Region(**edges, margin=float(np.log1p(margin)) if unit.log else margin)
 
 
-def rows_of(claim: Claim, family: Family) -> list[dict[str, Any]]:
+def rows_of(claim: Claim, family: Family) -> list[Fields]:
     """Return the numbers of a family, pooled and by setting."""
 
-    def row(setting: str, effect: Effect | None, paper: float | None, **rest: Any) -> dict[str, Any]:
+    def row(setting: str, effect: Effect | None, paper: float | None, **rest: object) -> Fields:
         numbers = zip(("estimate", "low", "high", "paper"), shown_numbers(claim, effect, paper), strict=True)
         about = {"family": family.name, "setting": setting, "unit": claim.config["unit"]}
         return about | dict(numbers) | rest

@@ -128,7 +128,7 @@ def answered(configs: Mapping[str, Config], sources: Sources) -> Iterator[str]:
         counted = [family for family in answer.families if family.effect]
         parts = [f"{name} {gain}" for family in counted for name, gain, *_ in row_of_family(family)]
         if answer.word != Word.OPEN:
-            yield f"**{ANSWERS[answer.word].capitalize()}**: {question['sentence']}. {'; '.join(parts)}."
+            yield f"**Beyond the paper, {ANSWERS[answer.word]}**: {question['sentence']}. {'; '.join(parts)}."
 
 
 def region_of(question: Config) -> Region:

@@ -1,9 +1,11 @@
 """Forest plots of claims: estimates with intervals below each other, as positions for the page and as SVG."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import jinja2
 import numpy as np
+
+from ..files import Fields
 
 if TYPE_CHECKING:
     from .claims import Claim
@@ -52,7 +54,7 @@ def drawn(claim: "Claim") -> str:
     )
 
 
-def forest_rows(claim: "Claim") -> list[dict[str, Any]]:
+def forest_rows(claim: "Claim") -> list[Fields]:
     """Return the estimates with positions in percent of the axis, which spans all that counts, and as text.
 
     kind: pooled, counted or uncounted. Intervals end with the axis; estimates beyond it have no position.
