@@ -15,9 +15,8 @@ from .conv.base import SparseConvolution
 from .conv.conv import SparseConv1d, SparseConv2d
 from .conv.max_over_time import FusedMaxOverTime, MaxOverTime, SparseMaxOverTime
 from .layers import Layers, Pattern, width
-from .linear.chain import Chain
 from .linear.embedding import RowEmbedding, keeps_rows
-from .linear.linear import SparseLayer, SparseLinear
+from .linear.linear import Chain, SparseLayer, SparseLinear
 from .linear.transposed import conv1d, sparse_conv1d
 from .lstm.lstm import FusedLSTM, SparseLSTM, adoptable, check_lstm_choices
 from .memory import GradientMemory, check_choices, is_number
