@@ -1,12 +1,11 @@
 """The checks of the paper's lemmas and theorems that `python -m src.theory` leaves in `theory.json`."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from ..files import parsed
+from ..files import Fields, parsed
 from ..record import validated
 
 NAME = "theory.json"
@@ -83,7 +82,7 @@ class Theory(BaseModel):
     broken_by_the_papers_network: list[str]
 
 
-def read_theory(path: Path, damaged: list[str]) -> Mapping[str, Any] | None:
+def read_theory(path: Path, damaged: list[str]) -> Fields | None:
     """Return the checks in a file, if there is one; a damaged file is added to damaged."""
     if not path.exists():
         return None
