@@ -22,7 +22,7 @@ from msbp.training import machine
 from .models import MODELS, Measured
 from .table import ROOT
 
-RATIO, RATIOS = 0.04, (0.04, 0.1)
+RATIO, RATIOS, WIDE = 0.04, (0.04, 0.1), 768
 SPEED, LEARNING, LR, WARM_UP = (8, 64), (8, 9), 1e-3, 3  # examples and length of a batch
 PARTS = ROOT / "outputs/models.parts.json"
 CPU = torch.device("cpu")
@@ -35,6 +35,10 @@ class Plan:
     rounds: int
     steps: int
     seeds: tuple[int, ...]
+
+    def rounds_of(self, model: Measured) -> int:
+        """Return the number of timed steps of a model."""
+        return self.rounds if model.width < WIDE else max(1, self.rounds // 3)
 
 
 class Training:
@@ -143,7 +147,7 @@ def measure(plan: Plan, out: Path, allow_dirty: bool = False) -> None:
         )
     threads = sorted({1, machine.cores()})
     settings = {
-        "r": RATIO, "ratios": RATIOS, "lr": LR, "batch": SPEED, "learning_batch": LEARNING, **asdict(plan),
+        "r": RATIO, "ratios": RATIOS, "wide": WIDE, "lr": LR, "batch": SPEED, "learning_batch": LEARNING, **asdict(plan),
         "threads": threads, "transformers": transformers.__version__,
         **{name: here[name] for name in ("commit", "machine", "cpu", "torch", "numba", "blas")},
     }  # fmt: skip
@@ -158,7 +162,7 @@ def measure(plan: Plan, out: Path, allow_dirty: bool = False) -> None:
     parts = Parts(out.with_suffix(".parts") if allow_dirty else PARTS, settings, len(times) + len(trainings))
     for key, count in parts.missing(times):
         torch.set_num_threads(count)
-        parts.add((key, count), speed(MODELS[key], SPEED, plan.rounds))
+        parts.add((key, count), speed(MODELS[key], SPEED, plan.rounds_of(MODELS[key])))
     processes = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(machine.cores(), processes) as pool:
         running = {

@@ -41,8 +41,8 @@ def images(rows: int, length: int) -> dict[str, Tensor]:
 
 
 def side(length: int) -> int:
-    """Return the side of a square image of about `length` patches."""
-    return 4 * max(2, int(length**0.5))
+    """Return the side of a square image of `length` patches, 16 at least."""
+    return 4 * max(4, int(length**0.5))
 
 
 def table(rows: int, length: int) -> dict[str, Tensor]:
@@ -102,8 +102,9 @@ def vit(d: int, length: int) -> nn.Module:
 
 def swin(d: int, length: int) -> nn.Module:
     return t.SwinForImageClassification(
-        t.SwinConfig(embed_dim=d // 2, depths=[2, 2], num_heads=[d // 128, d // 64], window_size=4,
-                     image_size=side(length), patch_size=4, num_labels=CLASSES)
+        t.SwinConfig(embed_dim=d // 2, depths=[2, 2], num_heads=[d // 128, d // 64],
+                     window_size=side(length) // 8, image_size=side(length), patch_size=4,
+                     num_labels=CLASSES)
     )  # fmt: skip
 
 

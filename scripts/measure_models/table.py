@@ -48,11 +48,12 @@ def caption(found: Mapping[str, Any]) -> str:
     (examples, length), (few, short) = found["batch"], found["learning_batch"]
     return (
         f"Times the speed of the plain model with torch's fused AdamW, at r = {found['r']}, on 1 thread "
-        f"unless said: medians of {found['rounds']} steps of each in turns, with {examples} examples of "
-        f"{length} tokens, patches or rows. Losses after {found['steps']} steps with {few} × {short}: mean "
-        f"(least–greatest) of {len(found['seeds'])} seeds. Layers: linear ones and LSTMs. A model whose "
-        f"layers are all too narrow for `convert` has no speed. {found['cpu']}, torch {found['torch']}, "
-        f"transformers {found['transformers']}, commit {found['commit'][:8]}."
+        f"unless said: medians of {found['rounds']} steps of each in turns (a third of that at width "
+        f"{found['wide']}), with {examples} examples of {length} tokens, patches or rows. Losses after "
+        f"{found['steps']} steps with {few} × {short} (images: {few} × 16): mean (least–greatest) of "
+        f"{len(found['seeds'])} seeds. Layers: linear ones and LSTMs. A model whose layers are all too "
+        f"narrow for `convert` has no speed. {found['cpu']}, torch {found['torch']}, transformers "
+        f"{found['transformers']}, commit {found['commit'][:8]}."
     )
 
 
