@@ -147,8 +147,8 @@ def measure(plan: Plan, out: Path, allow_dirty: bool = False) -> None:
         )
     threads = sorted({1, machine.cores()})
     settings = {
-        "r": RATIO, "ratios": RATIOS, "wide": WIDE, "lr": LR, "batch": SPEED, "learning_batch": LEARNING, **asdict(plan),
-        "threads": threads, "transformers": transformers.__version__,
+        "r": RATIO, "ratios": RATIOS, "wide": WIDE, "lr": LR, "batch": SPEED, "learning_batch": LEARNING,
+        **asdict(plan), "threads": threads, "transformers": transformers.__version__,
         **{name: here[name] for name in ("commit", "machine", "cpu", "torch", "numba", "blas")},
     }  # fmt: skip
     times = [(key, count) for key in MODELS for count in threads]

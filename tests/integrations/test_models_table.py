@@ -20,7 +20,8 @@ def published():
     return {
         "r": 0.04, "ratios": [0.04, 0.1], "steps": 500, "rounds": 15, "batch": [8, 64], "seeds": [0, 1, 2],
         "learning_batch": [8, 9], "commit": "0123456789", "torch": "2", "transformers": "5", "cpu": "CPU",
-        "threads": [1, 2], "wide": 768, "models": [row, {**row, "name": "GPT-2", "width": 768, "losses": {}}, refused],
+        "threads": [1, 2], "wide": 768,
+        "models": [row, {**row, "name": "GPT-2", "width": 768, "losses": {}}, refused],
     }  # fmt: skip
 
 
