@@ -13,12 +13,14 @@ from msbp.bench.case import BenchOptions, measure
 from msbp.bench.timed_model import Reporter
 from msbp.cli import start
 from msbp.config import CONF
+from msbp.files import check_writable
 
 
 @hydra.main(config_path=CONF, config_name="bench", version_base="1.3")
 def main(cfg: DictConfig) -> None:
     options, reporter = BenchOptions.of(cfg), Reporter()
     folder = Path(options.paths.outputs) / "bench"
+    check_writable(folder)
     result = measure(options, reporter) | {"settings": settings(HydraConfig.get().overrides.task)}
     print(json.dumps(result, ensure_ascii=False) if options.format == "json" else table(result), flush=True)
     written = write(folder, result)  # after the print: a measurement is not lost where nothing can be written

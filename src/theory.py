@@ -14,7 +14,7 @@ from msbp.analysis import bounds
 from msbp.analysis.theory import checks
 from msbp.cli import start
 from msbp.config import CONF, Options, Paths
-from msbp.files import json_text, save
+from msbp.files import check_writable, json_text, save
 from msbp.training import machine
 
 CHECKS = ("lemma_2", "lemma_3", "lemma_4", "theorem_1", "theorem_2")
@@ -31,6 +31,7 @@ class TheoryOptions(Options):
 def main(cfg: DictConfig) -> None:
     options = TheoryOptions.of(cfg)
     path = Path(options.paths.outputs) / "theory.json"
+    check_writable(path.parent)
     found = checks(options.seed)
     here = machine.describe(torch.device("cpu"))
     found |= {name: here[name] for name in ("commit", "dirty", "torch")}

@@ -45,7 +45,7 @@ def train(cfg: DictConfig, folder: Path, overrides: list[str]) -> Fields:
     """Return the record of this request: the one that exists for equal data, or that of a new run."""
     ask, files = Request.of(cfg), command_line(cfg, overrides)
     checkpoints = ask.outputs / "checkpoints"
-    progress.name_job(f"{cfg.task.name} {cfg.method.name}, seed {ask.seed}")
+    progress.name_job(f"{cfg.task.name} {record.label(record.settings(cfg)['method'])}, seed {ask.seed}")
     splits = ask.task.splits(ask.seed)
     with locks.request(checkpoints, ask.key, again=cfg.force) as place:
         known = record.find(ask.outputs, ask.signature, ask.seed, splits.digest)

@@ -142,13 +142,56 @@ def test_a_sweep_over_nothing_is_refused(command_line, tmp_path, words):
     assert code == 1 and "there is nothing to run" in said and not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("word", ["task=[1]", "figure=[a,2]", "+table=[null]", "method=[[a]]"])
-def test_a_list_without_names_is_no_choice(monkeypatch, capsys, word):
+@pytest.mark.parametrize(
+    "word", ["task=[1]", "figure=[a,2]", "+table=[null]", "method=[[a]]", "+logger=5", "task=1.5", "watch={}"]
+)
+def test_what_is_no_name_is_no_choice(monkeypatch, capsys, word):
     monkeypatch.setattr(sys, "argv", ["src.report", "seed=[1]", word])
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     with pytest.raises(SystemExit):
         start(lambda: pytest.fail("it began"))
     assert f"error: {word}: a choice is the name of a file of conf/" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--cfg", "job", "-m", "seed=3,4"], "seed: 3"),
+        (["-m", "seed=range(5,9)", "-c", "job"], "seed: 5"),
+        (["-m", "method=sbp,msbp", "--cfg", "job", "--package", "method"], "name: sbp"),
+        (["-m", "seed=7", "--cfg=job"], "seed: 7"),
+        (["-m", "+note='a=1,2','b'", "--cfg", "job"], "note: a=1,2"),
+    ],
+)
+def test_of_a_sweep_the_first_configuration_is_shown(monkeypatch, capsys, tmp_path, words, said):
+    monkeypatch.setattr(sys, "argv", ["src.train", f"paths.outputs={tmp_path}", *words])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    start(main_that(pytest.fail, tmp_path), sweeps=True)
+    shown = capsys.readouterr()
+    assert said in shown.out.splitlines() and "the first run is shown" in shown.err
+
+
+@pytest.mark.parametrize("word", ["paths.outputs", "paths.data", "checkpoint", "input", "resume"])
+@pytest.mark.parametrize("path", ["/proc/x", "out", "a b/c", "'q/r'"])
+def test_an_error_about_a_file_names_the_key_that_leads_to_it(monkeypatch, word, path):
+    monkeypatch.setattr(sys, "argv", ["src.train", "seed=0", "paths.ptb=/", f"{word}={path}", "resume=z"])
+    below = f"{path.strip(chr(39))}/checkpoints"
+    for error in (FileNotFoundError(2, "No such file", below), ValueError(f"there is no {below}: name one")):
+        assert explain(error) == f"{word}={path}: {error}"
+    assert explain(ValueError(f"{word}={path} is wrong")) == f"{word}={path} is wrong"
+    assert explain(ValueError("of another/out/z-file")) == "of another/out/z-file"
+
+
+@pytest.mark.parametrize("entry", ["bench", "theory"])
+def test_a_folder_that_takes_no_files_is_refused_by_key_before_the_work(monkeypatch, capsys, entry):
+    module = __import__(f"src.{entry}", fromlist=["main"])
+    for work in ("measure", "checks"):
+        monkeypatch.setattr(module, work, pytest.fail, raising=False)
+    monkeypatch.setattr(sys, "argv", [f"src.{entry}", "paths.outputs=/proc/x"])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    with pytest.raises(SystemExit):
+        start(module.main)
+    assert "error: paths.outputs=/proc/x: [Errno 2]" in capsys.readouterr().err
 
 
 def test_several_runs_are_refused_where_there_is_one(monkeypatch, capsys):

@@ -12,7 +12,7 @@ from overridden import overridden
 
 from msbp import record
 from msbp.config import ROOT, compose
-from msbp.record import Record, find, parse, settings, signature, summary, write
+from msbp.record import Record, find, label, parse, settings, signature, summary, write
 
 SAME = [
     "seed=7", "force=true", "paths.data=/x", "paths.outputs=y", "paths.offline=true", "trainer.device=auto",
@@ -185,6 +185,36 @@ def test_what_counts_as_a_record_can_be_told(tmp_path):
     assert Record.parse(json.dumps(needed)).data_digest is None
     for whole in (needed, needed | {"r": None, "gamma": None}, made(k_per_layer={})):
         assert "BP + update" in summary(tmp_path, parse(json.dumps(whole)))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "name"),
+    [
+        (["method=baseline"], "baseline"),
+        (["method=msbp"], "msbp (r=0.04, gamma=0.8)"),
+        (["method=sbp", "method.sparsifier=random"], "sbp (r=0.04, gamma=0, sparsifier=random)"),
+        (["method.memory_control=noise"], "msbp (r=0.04, gamma=0.8, memory_control=noise)"),
+        (
+            ["method.memory=per_slot", "method.layers=[net.0]"],
+            "msbp (r=0.04, gamma=0.8, layers=['net.0'], memory=per_slot)",
+        ),
+        (["method=adaptive"], "adaptive (r_min=0.01, r_max=0.1, energy=0.8, gamma=1)"),
+    ],
+)
+def test_a_label_names_the_settings_in_which_methods_differ(overrides, name):
+    assert label(settings(compose(overrides))["method"]) == name
+
+
+def test_methods_that_differ_have_different_labels():
+    values = {
+        "sparsifier": ["top_k", "random", "importance", "threshold", "energy", "block", "block_64"],
+        "memory_control": ["permuted", "noise", "masked"], "memory": ["per_slot", "sequential"],
+        "selection": ["per_position", "pooled", "unified"], "bias": ["full"], "gates": ["joint"],
+        "carry": ["batch"], "schedule": ["alternate"], "skip_zero_rows": [True],
+    }  # fmt: skip
+    method = settings(compose([]))["method"]
+    labels = [label(method | {key: value}) for key, some in values.items() for value in some]
+    assert len({*labels}) == len(labels)
 
 
 def test_every_published_record_is_whole_and_keeps_its_signature():

@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import NoReturn
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Glob, Override, QuotedString
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from .config import CONF, ROOT
 
 INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
+SHOW = ("--cfg", "-c", "--info", "-i")  # options of Hydra that show a run instead of making it
+FILES = re.compile(r"(?:paths\.\w+|checkpoint|input|output|resume|hydra\.run\.dir)$")  # keys that name one
 FORESEEN = (HydraException, OmegaConfBaseException, ValueError, ArithmeticError, OSError)
 
 
@@ -78,18 +81,35 @@ def _check_sweep(sweeps: bool) -> None:
     if not sweeps:
         raise ValueError("-m is for python -m src.train, which makes several runs; leave it out")
     sys.argv[1:] = ["-m", *words]
-    for override in OverridesParser.create().parse_overrides([word for word in words if word[:1] != "-"]):
-        if override.is_sweep_override() and not list(override.sweep_iterator()):
-            raise ValueError(f"{override.input_line}: there is nothing to run; range(0,3) is 0, 1, 2")
+    swept = {each.input_line: _first(each) for each in _overrides() if each.is_sweep_override()}
+    if any(word.partition("=")[0] in SHOW for word in words):  # Hydra takes these without -m only
+        shown = [swept.get(word, word) for word in words]
+        sys.argv[1:] = sorted(shown, key=lambda word: "=" in word and word[0] != "-")  # the overrides last
+        print("of a sweep the first run is shown:", *swept.values(), file=sys.stderr)
+
+
+def _first(sweep: Override) -> str:
+    """Return a sweep's first override, or all of it where a sweeper chooses; ValueError if it has none."""
+    if not sweep.is_discrete_sweep() or isinstance(sweep.value(), Glob):
+        return str(sweep.input_line)
+    for value in sweep.sweep_string_iterator():
+        return f"{sweep.get_key_element()}={value}"
+    raise ValueError(f"{sweep.input_line}: there is nothing to run; range(0,3) is 0, 1, 2")
+
+
+def _overrides() -> list[Override]:
+    """Return the assignments of the command line."""
+    words = [word for word in sys.argv[1:] if "=" in word and word[0] != "-"]
+    return OverridesParser.create().parse_overrides(words)
 
 
 def _check_choices() -> None:
-    """Raise ValueError for a group's list of files with an item that is no name, on which Hydra fails."""
-    words = [word for word in sys.argv[1:] if "=" in word and word[0] != "-"]
-    for override in OverridesParser.create().parse_overrides(words):
+    """Raise ValueError for a choice of a group that is no name, on which Hydra fails or names no key."""
+    for override in _overrides():
         group, choice = override.get_key_element().lstrip("+~"), override.value()
-        if isinstance(choice, list) and not all(isinstance(item, str) for item in choice):
-            if Path(CONF, group).is_dir():
+        chosen = choice if isinstance(choice, list) else [choice]
+        if choice is not None and not override.is_sweep_override() and Path(CONF, group).is_dir():
+            if not all(isinstance(item, str | QuotedString) for item in chosen):
                 raise ValueError(f"{override.input_line}: a choice is the name of a file of conf/{group}")
 
 
@@ -109,7 +129,18 @@ def explain(error: BaseException) -> str:
         return f"{type(error).__name__}: {text}\n{_line(error)}; HYDRA_FULL_ERROR=1 shows the traceback"
     if isinstance(error, HydraException) and error.__cause__:
         text = f"{text}\n{error.__cause__}"
-    return text + _hint(text)
+    return _named(text) + _hint(text)
+
+
+def _named(text: str) -> str:
+    """Return a message about a file, after the word of the command line that names it or its folder."""
+    words = [word.partition("=") for word in sys.argv[1:]]
+    for key, _, value in sorted(words, key=lambda word: -len(word[2])):
+        path = value.strip("\"'").rstrip("/")
+        found = path and FILES.match(key) and re.search(rf"(?<![\w/.-]){re.escape(path)}(?![\w.-])", text)
+        if found and f"{key}=" not in text and not ("." in key and key in text):
+            return f"{key}={value}: {text}"
+    return text
 
 
 def _line(error: BaseException) -> str:

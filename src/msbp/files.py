@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -53,6 +54,13 @@ def naming(path: Path) -> Iterator[None]:
         if error.filename == str(path):
             raise
         raise OSError(error.errno, f"cannot write: {error.strerror or error}", str(path)) from error
+
+
+def check_writable(folder: Path) -> None:
+    """Create the folder; OSError names it unless it takes files."""
+    with naming(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
 
 
 def _locked(part: Path) -> IO[bytes]:

@@ -36,6 +36,12 @@ UNCOUNTED = {
 }
 
 
+# Settings of a method that its label names only off these values, which are the paper's.
+PLAIN = {"memory": "shared", "memory_control": None, "selection": "per_example", "bias": "sparse"} | {
+    key.removeprefix("method."): value for key, value in UNCOUNTED.items() if key.startswith("method.")
+}
+
+
 class Dropped(BaseModel):
     """Shares of a layer's gradient that were not propagated, at the end of training."""
 
@@ -195,15 +201,25 @@ def asked(cfg: DictConfig, method: object, k_per_layer: Mapping[str, int]) -> Fi
     }
 
 
+def label(method: Fields) -> str:
+    """Return a method's name and what distinguishes it, as in msbp (r=0.04, gamma=0.8, sparsifier=random)."""
+    shown = {key: value for key, value in method.items() if key not in ("_target_", "name")}
+    words = [
+        f"{key}={value:g}" if isinstance(value, float) else f"{key}={value}"
+        for key, value in shown.items()
+        if value is not None and PLAIN.get(key) != value
+    ]
+    return f"{method.get('name')} ({', '.join(words)})" if words else str(method.get("name"))
+
+
 def summary(path: Path, record: Fields) -> str:
     """Return scores, seconds, k and path of a record in four lines."""
-    letters = "" if record["r"] is None else f" (r={record['r']:g}, gamma={record['gamma']:g})"
     sample = " on the tiny synthetic sample" if record.get("sample") == "tiny" else ""
     reasons = ", ".join(record.get("disturbed") or ["this run was disturbed"])
     shared = "" if record["times_comparable"] else f"; times not comparable: {reasons}"
     kept = ", ".join(f"{layer} {k}" for layer, k in record["k_per_layer"].items())
     return (
-        f"{record['task']}{sample}, {record['method']}{letters}, seed {record['seed']}: "
+        f"{record['task']}{sample}, {label(record['config']['method'])}, seed {record['seed']}: "
         f"test {record['metric']} {record['test']:.2f} at the best dev epoch ({record['best_epoch']}), "
         f"{record['test_last']:.2f} at the last\n"
         f"BP {record['bp_s']:.2f} s, BP + update {record['bp_s'] + record['update_s']:.2f} s, "

@@ -55,6 +55,40 @@ def test_several_loggers_get_steps_epochs_and_the_configuration(tmp_path, monkey
         assert all(metrics["total_s"] > 0 for _, metrics in logger.metrics if "loss" in metrics)
 
 
+class Failing(Recording):
+    """A logger that fails in one of its methods."""
+
+    def __init__(self, name, method):
+        super().__init__(name)
+        setattr(self, method, self.fail)
+
+    def fail(self, *arguments):
+        raise RuntimeError(f"{self.name} is full\nand more")
+
+
+def failing(method):
+    wrong = f"broken:{{_target_:{__name__}.Failing,name:disk,method:{method}}}"
+    return f"+logger={{{wrong},good:{{_target_:{__name__}.Recording,name:good}}}}"
+
+
+@pytest.mark.parametrize("method", ["log_metrics", "save", "finalize"])
+def test_a_logger_that_fails_is_named_and_the_run_has_its_record(tmp_path, monkeypatch, caplog, method):
+    monkeypatch.setattr(Recording, "made", [])
+    record = train(config(tmp_path, failing(method), "log_every=2"), tmp_path / "run", [])
+    said = [line for line in caplog.messages if "logger=" in line]
+    assert said == ["logger=broken gets nothing more: disk is full; the run continues"]
+    assert (tmp_path / "run/record.json").exists() and record["steps"] > 0
+    good = Recording.made[1]
+    assert good.ended == "success" and any("epoch/dev" in metrics for _, metrics in good.metrics)
+
+
+def test_a_logger_that_fails_before_the_first_step_is_refused_by_name(tmp_path):
+    with pytest.raises(ValueError, match="^logger=broken: disk is full$"):
+        train(config(tmp_path, failing("log_hyperparams")), tmp_path / "run", [])
+    with pytest.raises(ValueError, match="^logger=a: 'dict' object has no attribute"):
+        train(config(tmp_path, "+logger={a:{_target_:builtins.dict}}"), tmp_path / "other", [])
+
+
 def test_loggers_do_not_change_the_signature(tmp_path):
     from msbp import record
 
@@ -74,7 +108,9 @@ def test_a_logger_whose_library_is_missing_is_named_with_what_to_install(name, t
 def test_csv_has_a_row_a_step_and_an_epoch_in_a_folder_a_run_without_other_libraries(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "lightning", None)
     for count in range(2):
-        record = train(config(tmp_path, "logger=csv", "log_every=1"), tmp_path / f"run{count}", [])
+        record = train(
+            config(tmp_path, "logger=csv", "log_every=1", f"seed={count}"), tmp_path / f"run{count}", []
+        )
     first, second = sorted((tmp_path / "csv" / "mnist-msbp").iterdir())
     assert (first.name, second.name) == ("version_0", "version_1")
     with open(second / "metrics.csv", newline="") as file:

@@ -3,7 +3,8 @@
 import csv
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from ..files import csv_text, save
 from .clock import Clock
 from .run import State
 
-INSTALL = "if its library is missing, pip install -e '.[loggers]'"
+log = logging.getLogger(__name__)
+INSTALL = "pip install -e '.[loggers]' has Lightning's"
 
 
 class CSVLogger:
@@ -62,27 +64,34 @@ def claimed(folder: Path) -> bool:
 
 
 class Loggers:
-    """Several loggers at once, which get the metrics of every `every`-th step and of every epoch."""
+    """Several loggers at once, which get the metrics of every `every`-th step and of every epoch.
 
-    def __init__(self, loggers: Sequence[Any] = (), every: int = 50):
-        self.loggers, self.every = loggers, every
+    One that fails in the course of a run is named in a warning and gets nothing more: the run continues.
+    """
+
+    def __init__(self, loggers: Mapping[str, Any] | None = None, every: int = 50):
+        self.loggers, self.every = dict(loggers or {}), every
 
     @classmethod
     def of(cls, cfg: DictConfig) -> "Loggers":
         """Return the loggers of a configuration; ValueError names the one that cannot be built."""
         nodes = cfg.get("logger") or {}
-        loggers = []
+        loggers = {}
         for name in nodes:
             try:
-                loggers.append(build(nodes[name]))
+                loggers[name] = build(nodes[name])
             except (ValueError, ImportError) as error:
-                raise ValueError(f"logger={name}: {error}; {INSTALL}") from error
+                install = f"; {INSTALL}" if _lacks_library(error) else ""
+                raise ValueError(f"logger={name}: {error}{install}") from error
         return cls(loggers, cfg.log_every)
 
     def hyperparameters(self, settings: Mapping[str, object]) -> None:
-        """Log the configuration."""
-        for logger in self.loggers:
-            logger.log_hyperparams(json.loads(json.dumps(settings)))
+        """Log the configuration; ValueError names a logger that fails, as nothing is lost yet."""
+        for name, logger in self.loggers.items():
+            try:
+                logger.log_hyperparams(json.loads(json.dumps(settings)))
+            except Exception as error:  # of any library
+                raise ValueError(f"logger={name}: {_first_line(error)}") from error
 
     def step(self, state: State, clock: Clock) -> None:
         """Log the mean loss of the epoch so far and the seconds by phase, if it is this step's turn."""
@@ -96,10 +105,30 @@ class Loggers:
 
     def close(self, status: str) -> None:
         """Write what is not written yet; status is success or failed."""
-        for logger in self.loggers:
+
+        def end(logger: Any) -> None:
             logger.save()
             logger.finalize(status)
 
+        self._each(end)
+
     def _log(self, metrics: dict[str, Any], step: int) -> None:
-        for logger in self.loggers:
-            logger.log_metrics(metrics, step)
+        self._each(lambda logger: logger.log_metrics(metrics, step))
+
+    def _each(self, act: Callable[[Any], object]) -> None:
+        """Call act with every logger; drop one that fails."""
+        for name, logger in list(self.loggers.items()):
+            try:
+                act(logger)
+            except Exception as error:  # of any library
+                log.warning("logger=%s gets nothing more: %s; the run continues", name, _first_line(error))
+                del self.loggers[name]
+
+
+def _lacks_library(error: BaseException | None) -> bool:
+    """Return whether a module that cannot be imported is among the causes of an error."""
+    return isinstance(error, ImportError) or (error is not None and _lacks_library(error.__cause__))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
