@@ -32,15 +32,15 @@ def main(cfg: DictConfig) -> None:
     options = TheoryOptions.of(cfg)
     path = Path(options.paths.outputs) / "theory.json"
     check_writable(path.parent)
-    found = checks(options.seed)
+    results = checks(options.seed)
     here = machine.describe(torch.device("cpu"))
-    found |= {name: here[name] for name in ("commit", "dirty", "torch")}
-    save({path: json_text(found, indent=1)})
-    print(bounds.terminal(found), "\nThe paper's own network breaks conditions:", sep="\n")
-    for sentence in found["broken_by_the_papers_network"]:
+    results |= {name: here[name] for name in ("commit", "dirty", "torch")}
+    save({path: json_text(results, indent=1)})
+    print(bounds.terminal(results), "\nThe paper's own network breaks conditions:", sep="\n")
+    for sentence in results["broken_by_the_papers_network"]:
         print(textwrap.fill(sentence, 100, initial_indent="  ", subsequent_indent="    "))
     print(f"written: {path}")
-    if not all(row["holds"] for name in CHECKS for row in found[name]):
+    if not all(row["holds"] for name in CHECKS for row in results[name]):
         sys.exit("a bound was exceeded")
 
 

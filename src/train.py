@@ -1,32 +1,142 @@
 """Train one model and leave its record: python -m src.train task=mnist method=msbp"""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from typing import Annotated, TypeVar
 
 import hydra
 import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
+from pydantic import AfterValidator, Field, PositiveInt
+from pydantic_core import PydanticCustomError
+from torch import nn
+from torch.optim.lr_scheduler import LRScheduler
 
 from msbp import record
 from msbp.cli import report_command, start
-from msbp.config import CONF
+from msbp.config import CONF, Name, Options, Paths, build, check
 from msbp.files import Fields, json_text, save
-from msbp.tasks.base import Splits
+from msbp.methods import Method
+from msbp.tasks.base import Splits, Task
 from msbp.training import locks, machine, progress
-from msbp.training.checkpoint import Checkpoint, drop_finished, save_weights
+from msbp.training.checkpoint import Checkpoint, drop_finished, not_finite, save_weights
 from msbp.training.clock import Clock
 from msbp.training.loggers import Loggers
 from msbp.training.probes import unpropagated_fraction
-from msbp.training.request import Request
 from msbp.training.run import DIVERGED, Diverged, Run
+from msbp.training.trainer import Trainer
 
 log = logging.getLogger(__name__)
 DEV_BATCHES = 10  # for dropped_fraction
+Part = TypeVar("Part")
+
+
+def _described(node: Fields) -> Fields:
+    if "_target_" not in node:
+        raise PydanticCustomError("dict_type", "no target")
+    return node
+
+
+Node = Annotated[Fields, AfterValidator(_described), Field(description="leave it out for the task's own")]
+
+
+class TrainOptions(Options):
+    """Options of `python -m src.train`."""
+
+    seed: Annotated[
+        int,
+        Field(
+            ge=0, lt=2**64, description="for several runs use -m, as in: python -m src.train -m seed=0,1,2"
+        ),
+    ]
+    force: bool
+    resume: Annotated[Name | None, Field(description="leave it out to start from scratch")]
+    paths: Paths
+    task: Node
+    model: Node
+    method: Node
+    trainer: Node
+    optimizer: Node
+    scheduler: Node | None = None
+    log_every: PositiveInt
+    logger: dict[str, Node] | None = None
+    paper: Fields
+
+
+@dataclass(frozen=True)
+class Request:
+    """A configuration and the objects that it describes; the model needs the sizes of the data first."""
+
+    cfg: DictConfig
+    seed: int
+    outputs: Path
+    resume: Path | None
+    task: Task
+    method: Method
+    trainer: Trainer
+    optimizer: Callable[..., torch.optim.Optimizer]
+    scheduler: Callable[..., LRScheduler] | None
+
+    @classmethod
+    def of(cls, cfg: DictConfig) -> "Request":
+        """Return the request of a configuration; ValueError names wrong keys, before any work."""
+        options = TrainOptions.of(cfg)
+        for key in not_finite(record.settings(cfg)):
+            raise ValueError(f"{key} must be finite, got {OmegaConf.select(cfg, key)}")
+        check(cfg.model)
+        parts = {part: build(cfg[part]) for part in ("task", "method", "trainer", "optimizer")}
+        parts["scheduler"] = build(cfg.scheduler) if cfg.get("scheduler") else None
+        _try_out(parts["optimizer"], parts["scheduler"])
+        for part in ("task", "model", "method"):
+            if not str(cfg[part].get("name", "")).strip():
+                raise ValueError(f"{part}.name must not be empty; leave it out for its own")
+        resume = None if options.resume is None else Path(options.resume)
+        return cls(cfg, options.seed, Path(options.paths.outputs), resume, **parts)
+
+    @cached_property
+    def signature(self) -> str:
+        return record.signature(self.cfg)
+
+    @property
+    def key(self) -> str:
+        """File name that equal requests share."""
+        return f"{self.signature}-s{self.seed}"
+
+    def model(self, sizes: Mapping[str, object]) -> nn.Module:
+        """Return a model for data of these sizes, whose weights depend on the seed alone."""
+        torch.manual_seed(self.seed)
+        return build(self.cfg.model, **sizes)
+
+
+def _try_out(make_optimizer: Callable[..., object], make_scheduler: Callable[..., object] | None) -> None:
+    """Raise ValueError unless these return an optimizer that can make a step, and a scheduler of it."""
+    parameter = nn.Parameter(torch.zeros(1))
+    parameter.grad = torch.zeros(1)
+    optimizer = _returned("optimizer", torch.optim.Optimizer, make_optimizer, [parameter])
+    try:
+        optimizer.step()
+    except Exception as error:
+        raise ValueError(f"optimizer: {error}") from error
+    if make_scheduler:
+        _returned("scheduler", LRScheduler, make_scheduler, optimizer)
+
+
+def _returned(key: str, kind: type[Part], make: Callable[..., object], argument: object) -> Part:
+    """Return what make returns for the argument; ValueError unless that is of this kind."""
+    try:
+        part = make(argument)
+    except Exception as error:  # options of any class that a user may name
+        raise ValueError(f"{key}: {error}") from error
+    if not isinstance(part, kind):
+        raise ValueError(f"{key}._target_ must be an {kind.__name__} of torch, got {part!r}")
+    return part
 
 
 @hydra.main(config_path=CONF, config_name="train", version_base="1.3")
@@ -43,20 +153,20 @@ def main(cfg: DictConfig) -> float:
 
 def train(cfg: DictConfig, folder: Path, overrides: list[str]) -> Fields:
     """Return the record of this request: the one that exists for equal data, or that of a new run."""
-    ask, files = Request.of(cfg), command_line(cfg, overrides)
-    checkpoints = ask.outputs / "checkpoints"
-    progress.name_job(f"{cfg.task.name} {record.label(record.settings(cfg)['method'])}, seed {ask.seed}")
-    splits = ask.task.splits(ask.seed)
-    with locks.request(checkpoints, ask.key, again=cfg.force) as place:
-        known = record.find(ask.outputs, ask.signature, ask.seed, splits.digest)
+    request, files = Request.of(cfg), command_line(cfg, overrides)
+    checkpoints = request.outputs / "checkpoints"
+    progress.name_job(f"{cfg.task.name} {record.label(record.settings(cfg)['method'])}, seed {request.seed}")
+    splits = request.task.splits(request.seed)
+    with locks.request(checkpoints, request.key, again=cfg.force) as path:
+        known = record.find(request.outputs, request.signature, request.seed, splits.digest)
         if known or cfg.force:
-            drop_finished(place, ask.trainer.epochs)
+            drop_finished(path, request.trainer.epochs)
         if known and not cfg.force:
             log.info("this request has a record; force=true runs it again\n%s", record.summary(*known))
             return known[1]
-        locks.drop_abandoned(ask.outputs, files)
+        locks.drop_abandoned(request.outputs, files)
         with locks.run_folder(folder, files), locks.company(checkpoints) as alone:
-            return learn(ask, splits, folder, place, alone)
+            return learn(request, splits, folder, path, alone)
 
 
 def command_line(cfg: DictConfig, overrides: list[str]) -> dict[str, bytes]:
@@ -66,38 +176,38 @@ def command_line(cfg: DictConfig, overrides: list[str]) -> dict[str, bytes]:
 
 
 def learn(
-    ask: Request, splits: Splits, folder: Path, place: Path, alone: Callable[[], bool | None]
+    request: Request, splits: Splits, folder: Path, path: Path, alone: Callable[[], bool | None]
 ) -> Fields:
-    """Train, with a checkpoint at place, and write the run's files into folder; the record comes last."""
+    """Train, with a checkpoint at this path, and write the run's files into folder; the record comes last."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    trainer, device = ask.trainer, machine.device_of(ask.trainer.device)
+    trainer, device = request.trainer, machine.device_of(request.trainer.device)
     allocator = machine.set_up(trainer.threads, device)
     here = machine.describe(device)
-    settings, times = record.settings(ask.cfg), machine.timed_under(here)
-    checkpoint = Checkpoint(place, settings, lambda: times | {"alone": alone()}, ask.resume, splits.digest)
-    loggers = Loggers.of(ask.cfg)
-    run, k_per_layer = prepare(ask, splits, device)
+    settings, times = record.settings(request.cfg), machine.timed_under(here)
+    checkpoint = Checkpoint(path, settings, lambda: times | {"alone": alone()}, request.resume, splits.digest)
+    loggers = Loggers.of(request.cfg)
+    run, k_per_layer = prepare(request, splits, device)
     loggers.hyperparameters(settings)
     status = "failed"
     try:
         trainer.fit(run, checkpoint, loggers)
         status = "success"
     except Diverged as error:
-        names = {"signature": ask.signature, "seed": ask.seed, "data_digest": splits.digest}
-        found = {"epoch": error.epoch, "step": error.step, "reason": error.reason}
-        save({folder / DIVERGED: json_text({**names, **found, "started_at": started}, indent=1)})
+        names = {"signature": request.signature, "seed": request.seed, "data_digest": splits.digest}
+        at = {"epoch": error.epoch, "step": error.step, "reason": error.reason}
+        save({folder / DIVERGED: json_text({**names, **at, "started_at": started}, indent=1)})
         raise
     finally:
         loggers.close(status)
 
-    some = islice(ask.task.batches(run.splits.dev, ask.seed, epoch=0), DEV_BATCHES)
-    done = record.asked(ask.cfg, ask.method, k_per_layer) | run.measured() | here
+    some = islice(request.task.batches(run.splits.dev, request.seed, epoch=0), DEV_BATCHES)
+    done = record.requested(request.cfg, request.method, k_per_layer) | run.measured() | here
     disturbed = [*checkpoint.disturbed(), *run.disturbed()]
     done |= {
         "times_comparable": not disturbed,
         "disturbed": disturbed,
         "allocator_keeps_memory": allocator,
-        "dropped_fraction": unpropagated_fraction(run.model, ask.task, some, k_per_layer),
+        "dropped_fraction": unpropagated_fraction(run.model, request.task, some, k_per_layer),
         "notes": list(splits.notes),
         "data_digest": splits.digest or None,
         "started_at": started,
@@ -108,18 +218,19 @@ def learn(
         checkpoint.keep(folder)
     path = record.write(folder, done, run.state.watched, run.texts())
     checkpoint.close()
-    log.info("%s\ntables: %s", record.summary(path, done), report_command(ask.cfg.paths.outputs))
+    log.info("%s\ntables: %s", record.summary(path, done), report_command(request.cfg.paths.outputs))
     return done
 
 
-def prepare(ask: Request, splits: Splits, device: torch.device) -> tuple[Run, dict[str, int]]:
+def prepare(request: Request, splits: Splits, device: torch.device) -> tuple[Run, dict[str, int]]:
     """Return the run, before its first step, and k by layer; the model depends on the seed alone."""
     for note in splits.notes:
         log.info(note)
-    model = ask.model(splits.sizes).to(device)
-    kept = ask.method.install(model).k_per_layer
+    model = request.model(splits.sizes).to(device)
+    kept = request.method.install(model).k_per_layer
     clock = Clock(wait=machine.waiting_for(device))
-    return Run(model, ask.optimizer, ask.task, ask.method, splits, ask.seed, device, clock), kept
+    parts = model, request.optimizer, request.task, request.method
+    return Run(*parts, splits, request.seed, device, clock, request.scheduler), kept
 
 
 if __name__ == "__main__":

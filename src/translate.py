@@ -11,13 +11,12 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import Field, PositiveInt
 
 from msbp.cli import start
-from msbp.config import CONF, Options
+from msbp.config import CONF, Name, Options
 from msbp.files import written_whole
 from msbp.tasks.translation.beam_search import Alpha, Width
 from msbp.tasks.translation.bitext import read_lines
 from msbp.tasks.translation.translator import files_of, load
 from msbp.training import machine
-from msbp.training.request import Name
 
 PATHS = "checkpoint", "input", "output"
 

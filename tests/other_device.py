@@ -50,7 +50,7 @@ class Dispatch(TorchDispatchMode):
 
     @staticmethod
     def call(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """What func gives, on the device where it belongs; RuntimeError if it mixes devices."""
+        """Return the result of func on the device of its arguments; RuntimeError if it mixes devices."""
         tensors: list[Tensor] = []
         plain_args = changed(list(args), lambda tensor: tensors.append(tensor) or here(tensor))
         plain = {

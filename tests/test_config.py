@@ -12,8 +12,8 @@ from pydantic import Field
 
 from msbp.cli import explain
 from msbp.config import Options, PublishOptions, ReportOptions, build, compose
-from msbp.training.request import TrainOptions
 from src.theory import TheoryOptions
+from src.train import TrainOptions
 
 OPTIONS = {"train": TrainOptions, "report": ReportOptions, "publish": PublishOptions, "theory": TheoryOptions}
 

@@ -1,4 +1,4 @@
-"""What a device other than the CPU is asked to do never mixes the two, and gives the CPU's results.
+"""Work on a device other than the CPU never mixes the two, and gives the CPU's results.
 
 The device is `other_device`'s, so that this holds on machines without a GPU; test_cuda.py asks a GPU.
 """

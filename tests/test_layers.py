@@ -64,7 +64,7 @@ def test_the_folders_of_the_sparse_core_know_the_kernels_and_not_one_another():
         folders = {name.split(".")[2] for name in imported(path) if name.startswith("msbp.sparse.")} & FOLDERS
         if path.parent.name == "kernels":
             assert folders <= {"kernels"}, path
-        elif path.name not in ("__init__.py", "backward.py", "convert.py", "status.py"):
+        elif path.name not in ("__init__.py", "convert.py", "status.py"):
             assert folders <= {path.parent.name, "kernels"}, path
 
 

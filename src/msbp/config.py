@@ -146,7 +146,7 @@ class PublishOptions(ReportOptions):
     replace: bool
 
 
-def build(node: DictConfig, **arguments: Any) -> Any:
+def build(node: DictConfig, **arguments: object) -> Any:
     """Return the object that a node describes; ValueError names the wrong keys.
 
     arguments: what the node does not have, such as sizes of the data.
@@ -155,13 +155,13 @@ def build(node: DictConfig, **arguments: Any) -> Any:
     try:
         return instantiate(node, _convert_="all", **arguments)
     except InstantiationException as error:
-        cause, found = error.__cause__ or error, re.search(r"full_key: (\S+)", str(error))
-        if not found:
+        cause, key = error.__cause__ or error, re.search(r"full_key: (\S+)", str(error))
+        if not key:
             raise ValueError(str(cause)) from error
         if isinstance(cause, ValidationError):
-            at = OmegaConf.select(node._get_root(), found[1])
+            at = OmegaConf.select(node._get_root(), key[1])
             raise ValueError(_paragraph(cause, at, parameters(at._target_) or {})) from error
-        raise ValueError(f"{found[1]}: {cause}") from error
+        raise ValueError(f"{key[1]}: {cause}") from error
 
 
 def check(node: DictConfig) -> None:

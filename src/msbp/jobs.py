@@ -102,7 +102,7 @@ class Runner:
         return code
 
     def _stop(self, pool: ThreadPoolExecutor) -> None:
-        """Ask the processes to stop and wait until they have saved; a second Ctrl-C kills them."""
+        """Have the processes stop, and wait until they have saved; a second Ctrl-C kills them."""
         self._stopped = True
         pool.shutdown(wait=False, cancel_futures=True)
         for process in list(self._running.values()):

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, PositiveInt
 from torch import Tensor, nn
 
 from .sparse import SparseConvolution, convert, entries_kept, fuse, memories
+from .sparse.layers import hidden_groups
 from .sparse.memory import AdaptiveMemory, SlotMemory
 from .sparse.sparsifiers import Energy, largest
 
@@ -46,7 +47,7 @@ class FullBackprop:
     def install(self, model: nn.Module) -> Installed:
         if not fuse(model):
             raise ValueError(f"{type(model).__name__} holds no linear layer that can be fused")
-        names = [name for group in model.msbp_hidden_layers for name in group]  # type: ignore[union-attr]
+        names = [name for group in hidden_groups(model) or () for name in group]
         return Installed({name: model.get_submodule(name).out_features for name in names})  # type: ignore[misc]
 
     def before_step(self, step: int) -> None:
@@ -215,12 +216,12 @@ class Feedback:
 
 def turns(model: nn.Module, layers: Sequence[str] | None) -> list[list[str]]:
     """Return the groups of hidden layers, or of those named, that take turns; ValueError if only one."""
-    groups: Sequence[Sequence[str]] = getattr(model, "msbp_hidden_layers", [])
+    groups = hidden_groups(model) or ()
     chosen = [[name for name in group if layers is None or name in layers] for group in groups]
-    found = [group for group in chosen if group]
-    if len(found) < 2:
+    present = [group for group in chosen if group]
+    if len(present) < 2:
         raise ValueError(
             f"method.schedule=alternate needs two groups of hidden layers that take turns, and "
-            f"{type(model).__name__} has {found or 'none'}: use method.schedule=every"
+            f"{type(model).__name__} has {present or 'none'}: use method.schedule=every"
         )
-    return found
+    return present

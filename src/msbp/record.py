@@ -1,4 +1,4 @@
-"""The record of a run, and the signature that says which runs asked for the same thing. Imports no torch."""
+"""The record of a run, and the signature that says which runs belong to one request. Imports no torch."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ NAME, ANGLES, HYPOTHESES = "record.json", "angles.jsonl", "hypotheses.txt"
 TIMING_RULE = 2
 SHOWN = 3  # errors of a file that is no record
 Seconds = Annotated[float, Field(ge=0)]
-# What a run does not learn from; `paper` only holds defaults that other keys refer to.
+# Keys that a run does not learn from; `paper` only holds defaults that other keys refer to.
 IGNORED = (
     *("seed", "force", "resume", "paths", "paper", "hydra", "experiment", "task.fold", "logger", "log_every"),
     *("trainer.threads", "trainer.device", "trainer.save_every", "trainer.keep_checkpoint"),
@@ -184,8 +184,8 @@ def seed_of(cfg: DictConfig) -> int:
     return seed
 
 
-def asked(cfg: DictConfig, method: object, k_per_layer: Mapping[str, int]) -> Fields:
-    """The record's first fields: what was asked for."""
+def requested(cfg: DictConfig, method: object, k_per_layer: Mapping[str, int]) -> Fields:
+    """The record's first fields: the request."""
     return {
         "signature": signature(cfg),
         "seed": cfg.seed,
@@ -252,7 +252,7 @@ def write(
 
 
 def angle_line(record: Fields, angle: Fields) -> str:
-    """One moment's angles with what was asked for, as a line of JSON; k is the first hidden layer's."""
+    """The angles of one measurement with their request, as a line of JSON; k is the first hidden layer's."""
     names = ("task", "sample", "method", "r", "gamma", "seed", "hidden", "signature", "k_per_layer")
     about = {
         "config": {name: record[name] for name in names},
@@ -261,9 +261,9 @@ def angle_line(record: Fields, angle: Fields) -> str:
     return json_text(about | dict(angle))
 
 
-def find(outputs: Path, wanted: str, seed: int, data_digest: str = "") -> tuple[Path, Fields] | None:
+def find(outputs: Path, key: str, seed: int, data_digest: str = "") -> tuple[Path, Fields] | None:
     """The newest record of this signature and seed below outputs; files that hold no record are logged."""
-    found = []
+    matches = []
     for path in outputs.rglob(NAME):
         try:
             record = parse(path.read_bytes())
@@ -271,9 +271,9 @@ def find(outputs: Path, wanted: str, seed: int, data_digest: str = "") -> tuple[
             log.warning("%s does not count as a record: %s", path, error)
             continue
         theirs = record.get("data_digest") or data_digest  # earlier records have none
-        if (record["signature"], record["seed"], theirs) == (wanted, seed, data_digest):
-            found.append((record["started_at"], path, record))
-    return max(found, key=lambda entry: entry[0])[1:] if found else None
+        if (record["signature"], record["seed"], theirs) == (key, seed, data_digest):
+            matches.append((record["started_at"], path, record))
+    return max(matches, key=lambda entry: entry[0])[1:] if matches else None
 
 
 def parse(content: bytes | str) -> Fields:

@@ -42,7 +42,7 @@ def places(tmp_path):
 
 @pytest.fixture
 def shown(places, settle, capsys):
-    """What the report prints, its table cells without padding."""
+    """Return the output of the report, its table cells without padding."""
 
     def shown(*words):
         report(compose([*words, *places], "report"), settle, places[:1])
@@ -54,7 +54,7 @@ def shown(places, settle, capsys):
 
 @pytest.fixture
 def put(places, settle, capsys):
-    """What publishing prints."""
+    """Return the output of publishing."""
 
     def put(*words):
         publish(compose([*words, *places], "publish"), settle)

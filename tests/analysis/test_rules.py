@@ -198,7 +198,14 @@ def test_slopes_are_of_log_times_of_the_whole_backward_pass(rule, sweep, evidenc
     times = {"bp_p10_ms": 0.1, "bp_p90_ms": 9.0, "steps": 9}
     xs = (5, 10, 20, 40, 400) if sweep == "k" else (0.1, 0.3, 0.5, 0.9)
     points = [
-        {"value": x, "rows": [{"name": "msbp", "k_per_layer": {"a": x}, "bp_ms": x**0.5} | times]} for x in xs
+        {
+            "value": x,
+            "rows": [
+                {"name": name, "k_per_layer": {"a": x}, "bp_ms": ms} | times
+                for name, ms in (("sbp", 1.0), ("msbp", x**0.5))
+            ],
+        }
+        for x in xs
     ]
     bench = {"case": "mnist", "sweep": sweep, "points": points, "timing_rule": 2}
     config = SWEPT | {"benchmarks": [{"case": "mnist", "sweep": sweep}]}
@@ -208,6 +215,20 @@ def test_slopes_are_of_log_times_of_the_whole_backward_pass(rule, sweep, evidenc
         assert estimate(found) == pytest.approx(0.5)
     *_, earlier = rule(config, evidence([bench | {"timing_rule": 1}]))
     assert earlier.n == 0 and earlier.command == f"python -m src.bench case=mnist sweep={sweep}"
+
+
+def test_a_machine_that_slows_down_over_a_sweep_makes_no_effect_of_gamma(evidence):
+    points = [
+        {
+            "value": gamma,
+            "rows": [{"name": "sbp", "bp_ms": 1 + gamma}, {"name": "msbp", "bp_ms": 1.1 + 1.1 * gamma}],
+        }
+        for gamma in (0.1, 0.3, 0.5, 0.9)
+    ]
+    bench = {"case": "mnist", "sweep": "gamma", "points": points, "timing_rule": 2}
+    config = SWEPT | {"benchmarks": [{"case": "mnist", "sweep": "gamma"}]}
+    (found,) = rules.slope_by_gamma(config, evidence([bench]))
+    assert estimate(found) == pytest.approx(0)
 
 
 @pytest.mark.parametrize(

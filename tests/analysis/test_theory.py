@@ -18,7 +18,7 @@ RANDOM = torch.Generator()
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """What `python -m src.theory` leaves."""
+    """Return the result file of `python -m src.theory`."""
     outputs = tmp_path_factory.mktemp("theory")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["src.theory", f"paths.outputs={outputs}", "seed=1"])

@@ -1,4 +1,4 @@
-"""What an optimizer keeps and promises beside its update: state, resuming, closures, checks."""
+"""The optimizer beside its update: state, resuming, closures, checks."""
 
 import copy
 import inspect

@@ -78,7 +78,7 @@ class Oracle:
         return list(self.units.items())[:-1]
 
     def undecided(self) -> bool:
-        """Whether the step just taken hung on rounding."""
+        """Return whether the last step depended on rounding."""
         return bool(self.tolerance) and any(self._hangs(unit) for _, unit in self.hidden)
 
     def _hangs(self, unit: Unit) -> bool:

@@ -1,4 +1,4 @@
-"""What the paper says of the sparsifier and of the memory, read off the layer itself.
+"""The paper's definitions of sparsifier and memory, read off the layer itself.
 
 Letters: B batch, n out_features, k kept.
 """

@@ -1,4 +1,4 @@
-"""Where the core runs: one thread or two, forked and pooled workers, several threads of one process."""
+"""The core in its environments: one thread or two, forked and pooled workers, threads of one process."""
 
 import copy
 import multiprocessing

@@ -1,4 +1,4 @@
-"""What autograd's users do with single parameters, inputs and layers: freeze, ask, change, hook.
+"""Single parameters, inputs and layers as users of autograd handle them: freeze, query, change, hook.
 
 Letters: B batch, i in_features, n out_features, c classes.
 """

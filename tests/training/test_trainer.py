@@ -8,10 +8,11 @@ from itertools import count
 
 import pytest
 import torch
+from torch.optim.lr_scheduler import CosineAnnealingLR, ReduceLROnPlateau
 
 from msbp.methods import FullBackprop, SparseBackprop
 from msbp.models.mlp import MLP
-from msbp.optim import SGD, Adam, clip_grad_norm_, clip_grad_value_
+from msbp.optim import SGD, Adam, AdamW, clip_grad_norm_, clip_grad_value_
 from msbp.tasks.base import Score, Splits
 from msbp.tasks.mnist import Mnist
 from msbp.tasks.synthetic import images
@@ -37,14 +38,14 @@ class Small(Mnist):
         return Splits(images(90, 1), images(20, 2), images(20, 3), {"inputs": 784, "outputs": 10})
 
 
-def new_run(method, task=None, optimizer=Adam, seed=0, clock=None, **sizes):
+def new_run(method, task=None, optimizer=Adam, scheduler=None, seed=0, clock=None, **sizes):
     task = task or Small("mnist", 20)
     splits = task.splits(seed)
     torch.manual_seed(seed)
     model = MLP(**splits.sizes, **{"hidden": 20, "dropout": 0.2} | sizes)
     method.install(model)
     make = partial(optimizer, lr=1e-3)
-    return Run(model, make, task, method, splits, seed, torch.device("cpu"), clock or Clock())
+    return Run(model, make, task, method, splits, seed, torch.device("cpu"), clock or Clock(), scheduler)
 
 
 def at(tmp_path, name="run"):
@@ -85,17 +86,28 @@ class Mortal(Small):
         return super().loss(model, batch)
 
 
-@pytest.mark.parametrize("optimizer", [Adam, partial(SGD, momentum=0.9)], ids=["adam", "sgd"])
+COSINE, PLATEAU = partial(CosineAnnealingLR, T_max=3), partial(ReduceLROnPlateau, mode="min", patience=0)
+UPDATES = {  # optimizer and learning-rate schedule
+    "adam": (Adam, None),
+    "sgd": (partial(SGD, momentum=0.9), None),
+    "adamw, cosine": (AdamW, COSINE),
+    "sgd, plateau": (partial(SGD, momentum=0.9), PLATEAU),
+}
+
+
+@pytest.mark.parametrize(("optimizer", "scheduler"), UPDATES.values(), ids=UPDATES)
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-def test_a_run_killed_at_any_step_goes_on_to_the_same_weights(method, optimizer, tmp_path, monkeypatch):
+def test_a_run_killed_at_any_step_goes_on_to_the_same_weights(
+    method, optimizer, scheduler, tmp_path, monkeypatch
+):
     """Dies every fourth step of 15, so in the middle, at the ends and between epochs."""
-    whole = trained(new_run(method, optimizer=optimizer), at(tmp_path, "whole"), save_every=1)
+    whole = trained(new_run(method, None, optimizer, scheduler), at(tmp_path, "whole"), save_every=1)
     monkeypatch.setattr(Run, "warm_up", lambda run, clip: None)
     deaths = 0
     while True:
         task = Mortal("mnist", 20)
         task.counts, task.last = True, 5
-        run = new_run(method, task, optimizer)
+        run = new_run(method, task, optimizer, scheduler)
         try:
             trained(run, at(tmp_path), save_every=1)
             break
@@ -105,6 +117,17 @@ def test_a_run_killed_at_any_step_goes_on_to_the_same_weights(method, optimizer,
     assert deaths == 3 and run.resumed and equal(run, whole)
     assert [row["loss"] for row in run.state.history] == [row["loss"] for row in whole.state.history]
     assert [row["dev"] for row in run.state.history] == [row["dev"] for row in whole.state.history]
+    assert [row.get("lr") for row in run.state.history] == [row.get("lr") for row in whole.state.history]
+
+
+@pytest.mark.parametrize("change", [dict.clear, lambda schedule: schedule.pop("T_max")])
+def test_a_checkpoint_without_its_schedule_is_not_whole(change, tmp_path):
+    trained(new_run(METHODS["msbp"], scheduler=COSINE), checkpoint := at(tmp_path), epochs=1)
+    kept = torch.load(checkpoint.path)
+    change(kept["scheduler"])
+    torch.save(kept, checkpoint.path)
+    with pytest.raises(ValueError, match=r"no whole checkpoint \(scheduler is not the state of a Cosine"):
+        Trainer(3).fit(new_run(METHODS["msbp"], scheduler=COSINE), checkpoint)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Tables of benchmarks, for a terminal, Markdown and the HTML page."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 
@@ -107,7 +106,7 @@ def rule_notes(results: Iterable[Result]) -> list[str]:
     return [] if all(map(whole_pass, results)) else [f"{EARLIER_RULE}."]
 
 
-def cells(row: Mapping[str, Any], result: Result) -> list[str]:
+def cells(row: Result, result: Result) -> list[str]:
     spread = f"{digits(row['bp_p10_ms'])}-{digits(row['bp_p90_ms'])}" if whole_pass(result) else EMPTY
     memory = "" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}"
     times = [milliseconds(row, time, result) for time in TIMES]
@@ -115,7 +114,7 @@ def cells(row: Mapping[str, Any], result: Result) -> list[str]:
     return [*times, *rest, *(ratios(row[one], result) for one in COMPARISONS)]
 
 
-def milliseconds(row: Mapping[str, Any], time: str, result: Result) -> str:
+def milliseconds(row: Result, time: str, result: Result) -> str:
     """Return a time; a dash for what the earlier rule left out of BP, or added to the update."""
     hidden = time in ("bp_ms", "update_ms") and not whole_pass(result)
     return EMPTY if hidden else digits(row[time])

@@ -1,11 +1,11 @@
 """The checks of the paper's lemmas and theorems as a table and a figure, from `theory.json`; no torch."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
+from ..files import Fields
 from .render import COMMAND, EMPTY, POINTS, Document, Figure, Series, Sheet, pipe_table
 from .runs import Sources
 from .settings import Config
@@ -33,7 +33,7 @@ def table(config: Config, sources: Sources) -> Document:
     )
 
 
-def lines_of(rows: Iterable[Mapping[str, Any]]) -> list[list[str]]:
+def lines_of(rows: Iterable[Fields]) -> list[list[str]]:
     """Return the cells of checks."""
     texts = "check", "condition", "bound_text", "measured_text"
     return [
@@ -42,7 +42,7 @@ def lines_of(rows: Iterable[Mapping[str, Any]]) -> list[list[str]]:
     ]
 
 
-def terminal(found: Mapping[str, Any]) -> str:
+def terminal(found: Fields) -> str:
     """Return the checks as a table for a terminal."""
     cells = pd.DataFrame(lines_of(rows_of(found)), columns=HEADER[:-1])
     return pipe_table(cells, ["left", "left", "right", "right", "right", "left"], "simple")
@@ -70,12 +70,10 @@ def figure(config: Config, sources: Sources) -> Document:
     )  # fmt: skip
 
 
-def rows_of(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def rows_of(found: Fields) -> Iterator[Fields]:
     """Yield the checks: angles in degrees, factors as they are."""
 
-    def row(
-        check: str, condition: str, bound: float, measured: float, unit: str, **rest: Any
-    ) -> dict[str, Any]:
+    def row(check: str, condition: str, bound: float, measured: float, unit: str, **rest: object) -> Fields:
         form = "{:.2f}°" if unit == "degrees" else "{:.4f}"
         texts = {"bound_text": form.format(bound), "measured_text": form.format(round(measured, 4) + 0.0)}
         return (

@@ -4,12 +4,12 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from hydra.utils import get_method
 
+from ..files import Fields
 from .comparisons import questions
 from .render import COMMAND, EMPTY, MARKDOWN, Document, Forest, Sheet
 from .rules import Measured, Setting
@@ -153,7 +153,7 @@ class Claim:
         return "; ".join(parts)
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Fields]:
         """The numbers of every family, pooled first and then by setting, in the claim's unit."""
         return [row for family in self.verdict.families for row in rows_of(self, family)]
 
@@ -200,10 +200,10 @@ def region_of(config: Config) -> Region:
     return Region(**edges, margin=float(np.log1p(margin)) if unit.log else margin)
 
 
-def rows_of(claim: Claim, family: Family) -> list[dict[str, Any]]:
+def rows_of(claim: Claim, family: Family) -> list[Fields]:
     """Return the numbers of a family, pooled and by setting."""
 
-    def row(setting: str, effect: Effect | None, paper: float | None, **rest: Any) -> dict[str, Any]:
+    def row(setting: str, effect: Effect | None, paper: float | None, **rest: object) -> Fields:
         numbers = zip(("estimate", "low", "high", "paper"), shown_numbers(claim, effect, paper), strict=True)
         about = {"family": family.name, "setting": setting, "unit": claim.config["unit"]}
         return about | dict(numbers) | rest
@@ -236,7 +236,7 @@ def forest(claim: Claim) -> Forest:
     return Forest(claim.config["effect"], rows, edges, claim.config["unit"])
 
 
-def forest_rows(claim: Claim) -> list[dict[str, Any]]:
+def forest_rows(claim: Claim) -> list[Fields]:
     """Return the estimates with places in percent of the axis, which spans all that counts, and as text.
 
     kind: pooled, counted or uncounted. Intervals end with the axis; estimates beyond it have no place.

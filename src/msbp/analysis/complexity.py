@@ -4,13 +4,13 @@ Letters: k entries kept, m width of a hidden layer, n its inputs. The paper's ta
 mk + n log k: with W of m × n the selection is among the m entries of h, and k of its rows are propagated.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import pairwise
 from math import log2
-from typing import Any
 
 import pandas as pd
 
+from ..files import Fields
 from .benchmark_tables import place, rule_notes
 from .benchmarks import Result, command, points, whole_pass
 from .render import EMPTY, Document, Sheet, digits
@@ -55,7 +55,7 @@ def document(config: Config, sources: Sources) -> Document:
     )  # fmt: skip
 
 
-def costs(result: Result, inputs: int, outputs: int) -> Iterator[Mapping[str, Any]]:
+def costs(result: Result, inputs: int, outputs: int) -> Iterator[Result]:
     """Yield the costs of SBP and MSBP at every point of a sweep, and their shares of the dense row's.
 
     None stands for rows that were not measured, and for times of the earlier rule.
@@ -73,14 +73,12 @@ def costs(result: Result, inputs: int, outputs: int) -> Iterator[Mapping[str, An
             yield about | {key: None if value is None else round(value, 6) for key, value in every.items()}
 
 
-def kept(row: Mapping[str, Any] | None) -> list[int]:
+def kept(row: Result | None) -> list[int]:
     """Return the k of each layer; of the dense row the widths."""
     return list(row["k_per_layer"].values()) if row else []
 
 
-def cost_of(
-    row: Mapping[str, Any] | None, widths: list[int], inputs: int, outputs: int, result: Result
-) -> dict[str, Any]:
+def cost_of(row: Result | None, widths: list[int], inputs: int, outputs: int, result: Result) -> Fields:
     """Return a row's operations in theory, where its layers' widths are known, and its measurements."""
     if row is None:
         return dict.fromkeys(("theory", *MEASURED))
@@ -109,7 +107,7 @@ def share(value: float | None, whole: float | None) -> float | None:
     return value / whole if value is not None and whole else None
 
 
-def cells(row: Mapping[str, Any]) -> list[str]:
+def cells(row: Result) -> list[str]:
     line = [str(row["value"]).removesuffix(".0"), row["row"].upper(), str(row["k"] or EMPTY)]
     for cost in ("theory", *MEASURED):
         value, part = row[cost], row[f"{cost}_share"]

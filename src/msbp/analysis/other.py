@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from typing import Any
 
 import pandas as pd
 from hydra.errors import HydraException
 
+from ..files import Fields
 from ..record import counts, different, flat, settings, signature
 from . import table_text
 from .render import Document
@@ -40,7 +40,7 @@ def other(runs: pd.DataFrame, documents: Iterable[Document]) -> list[Document]:
     return [table_text.document_of(table)]
 
 
-def block_rows(runs: pd.DataFrame, title: str) -> list[dict[str, Any]]:
+def block_rows(runs: pd.DataFrame, title: str) -> list[Fields]:
     """Return a row for each setting, the baseline first, and empty where there is none."""
     first = [part.iloc[0] for _, part in runs.groupby("signature", sort=False)]
     alike = [run.config["method"] for run in first]
@@ -103,7 +103,7 @@ def listed(runs: pd.DataFrame, compose: Compose) -> Iterator[str]:
         yield f"{' '.join([run.task, run.method, *differ])}: {score} (seed {seeds})"
 
 
-def default_settings(choice: Sequence[str], compose: Compose) -> dict[str, Any] | None:
+def default_settings(choice: Sequence[str], compose: Compose) -> Fields | None:
     """Return the configuration of a task and a method as written; None where they do not exist any more."""
     try:
         return settings(compose([f"{group}={name}" for group, name in zip(GROUPS, choice, strict=False)]))
@@ -111,7 +111,7 @@ def default_settings(choice: Sequence[str], compose: Compose) -> dict[str, Any] 
         return None
 
 
-def overrides(run: pd.Series, usual: dict[str, Any] | None) -> list[str]:
+def overrides(run: pd.Series, usual: Fields | None) -> list[str]:
     if usual is None:
         return [f"signature {run.signature}"]
     values = dict(flat(run.config))

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..files import json_text, save
+from ..files import Fields, json_text, save
 from . import benchmark_tables, benchmarks
 from .claims import bullets
 from .render import Document, files, markdown
@@ -82,7 +82,7 @@ def publish(
     return change
 
 
-def in_file_order(runs: pd.DataFrame) -> list[dict[str, Any]]:
+def in_file_order(runs: pd.DataFrame) -> list[Fields]:
     """Return stored records by the number at the end of their source."""
     numbers = runs.source.str.extract(r"(\d+)$", expand=False).astype(int)
     return list(runs.record[numbers.sort_values().index])
@@ -111,7 +111,7 @@ def publish_angles(document: Document, path: Path) -> int:
     return len(document.angles)
 
 
-def without_paths(value: Any) -> Any:
+def without_paths(value: object) -> object:
     """Return the value without what names places of one machine: config.paths and absolute paths."""
     if isinstance(value, dict):
         kept = {name: part for name, part in value.items() if name != "paths" and not is_path(part)}
@@ -121,7 +121,7 @@ def without_paths(value: Any) -> Any:
     return value
 
 
-def is_path(value: Any) -> bool:
+def is_path(value: object) -> bool:
     return isinstance(value, str) and os.path.isabs(value)
 
 

@@ -281,12 +281,19 @@ def slope_by_k(config: Config, measured: Measured) -> Iterator[Setting]:
 
 
 def slope_by_gamma(config: Config, measured: Measured) -> Iterator[Setting]:
-    """Yield how the log of BP time changes from γ = 0 to 1; here n counts values of γ."""
+    """Yield how the log of MSBP's BP time changes from γ = 0 to 1; here n counts values of γ.
+
+    Each time is divided by that of SBP, which has no γ and was measured in turns with it: a machine's speed
+    drifts over the minutes of a sweep. γ = 0 is left out, since that is SBP.
+    """
     result, command = swept_result(config, measured)
-    found = [(point["value"], row) for point in (points(result) if result else ()) for row in point["rows"]]
-    times = [(gamma, row["bp_ms"]) for gamma, row in found if row["name"] == "msbp"]
-    line = pd.DataFrame(times, columns=["gamma", "bp_ms"])
-    effect = log_slope(line.gamma, line.bp_ms) if len(line) > 2 else None
+    times: dict[float, float] = {}
+    for point in points(result) if result else ():
+        rows = {row["name"]: row["bp_ms"] for row in point["rows"]}
+        if point["value"] and {"sbp", "msbp"} <= rows.keys():
+            times[point["value"]] = rows["msbp"] / rows["sbp"]
+    line = pd.Series(times, dtype=float)
+    effect = log_slope(line.index.to_series(), line) if len(line) > 2 else None
     yield Setting("MLPs", "MNIST: MSBP", command, effect=effect, n=len(line))
 
 

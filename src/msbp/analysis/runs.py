@@ -18,13 +18,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..files import parsed
-from ..record import ANGLES, NAME, Record, validated
+from ..files import Fields, parsed
+from ..record import ANGLES, NAME, Model, Record, validated
 from . import benchmarks
 from .benchmarks import Result
 from .settings import Config, Row, Settle, rows_of
@@ -43,7 +42,11 @@ FLOATS = (
     *("r", "gamma", "data_s", "forward_s", "bp_s", "update_s", "total_s", "processor_share", "dev", "test"),
     *("test_last", "bp_update_s", "dropped_entries", "dropped_norm", "other_bleu"),
 )
-DTYPES: Any = dict.fromkeys(FLOATS, float) | {"times_comparable": bool, "dirty": bool, "timing_rule": int}
+DTYPES: dict[str, type] = dict.fromkeys(FLOATS, float) | {
+    "times_comparable": bool,
+    "dirty": bool,
+    "timing_rule": int,
+}
 
 
 class DivergedRun(BaseModel):
@@ -105,7 +108,7 @@ class Sources:
     angles: pd.DataFrame = field(default_factory=lambda: angle_frame(()))
     where: Sequence[str] = ()
     damaged: Sequence[str] = ()
-    theory: Mapping[str, Any] | None = None
+    theory: Fields | None = None
     diverged: pd.DataFrame = field(default_factory=lambda: diverged_frame(()))
 
     def runs_of(self, overrides: Sequence[str]) -> pd.DataFrame:
@@ -158,7 +161,7 @@ def published(folder: Path, settle: Settle) -> Sources:
     return Sources(runs, settle, measured, angles, (), damaged, read_theory(folder / THEORY, damaged))
 
 
-def read_theory(path: Path, damaged: list[str]) -> Mapping[str, Any] | None:
+def read_theory(path: Path, damaged: list[str]) -> Fields | None:
     """Return the checks that `python -m src.theory` left, if it did; a damaged file is added to damaged."""
     for source, text in contents([path] if path.exists() else [], damaged):
         try:
@@ -198,7 +201,7 @@ def read_angles(paths: Iterable[Path], damaged: list[str]) -> pd.DataFrame:
     )
 
 
-def run_frame(records: Iterable[tuple[str, Mapping[str, Any], Record]]) -> pd.DataFrame:
+def run_frame(records: Iterable[tuple[str, Fields, Record]]) -> pd.DataFrame:
     """Return the DataFrame of records, given with their sources and stored values."""
     rows = [
         record.model_dump() | derived(record) | {"source": source, "record": value}
@@ -211,7 +214,7 @@ def run_frame(records: Iterable[tuple[str, Mapping[str, Any], Record]]) -> pd.Da
     return sorted_.copy()  # as few blocks of memory: selecting rows is then several times faster
 
 
-def derived(record: Record) -> dict[str, Any]:
+def derived(record: Record) -> Fields:
     """Return the columns that follow from a record's fields."""
     dropped = record.dropped_fraction.values()
     shares = {
@@ -238,7 +241,7 @@ def other_bleu(record: Record) -> float | None:
     return next((best.get(f"test_bleu_{rule}") for rule in bleu_rules(record.metric_signature)[1:]), None)
 
 
-def angle_frame(values: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+def angle_frame(values: Iterable[Fields]) -> pd.DataFrame:
     """Return angles in radians, a row a measurement, in the order of signature, seed and step."""
     rows = [
         {name: value["config"][name] for name in ("signature", "seed", "method")}
@@ -269,8 +272,8 @@ def lines(path: Path, damaged: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def validated_each(
-    model: type[Any], texts: Iterable[tuple[str, str]], damaged: list[str], prefix: str = ""
-) -> Iterator[tuple[str, Any, Any]]:
+    model: type[Model], texts: Iterable[tuple[str, str]], damaged: list[str], prefix: str = ""
+) -> Iterator[tuple[str, Fields, Model]]:
     """Yield source, value and model of the texts that hold one; the others are added to damaged."""
     for source, text in texts:
         try:

@@ -108,7 +108,7 @@ def configs(conf: Path, group: str) -> dict[str, Config]:
     return {path.stem: plain(OmegaConf.load(path), conf) for path in sorted((conf / group).glob("*.yaml"))}
 
 
-def plain(config: Any, conf: Path) -> Config:
+def plain(config: object, conf: Path) -> Config:
     """Return a file as dicts and lists, with what it names of conf/grid and conf/table in place of names."""
     file: Any = OmegaConf.to_container(config, resolve=True)
     if "lines" in file:

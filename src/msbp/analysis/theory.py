@@ -8,21 +8,21 @@ r = k/n; angles δ, φ and θ in radians. All in float64.
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ..files import Fields
 from ..sparse import convert, entries_kept, top_k
 from ..training.probes import angle
 
 SLACK = 1e-9  # what rounding may add to an angle in radians, and to a factor
 EPSILON = 0.01  # share of the first distance at which descent ends
 QUADRATICS = ((0.04, 0.97), (0.04, 0.5), (0.5, 0.8), (0.9, 0.5), (0.98, 0.2))  # r and μ/L
-Row = dict[str, Any]
+Row = Fields
 
 
-def checks(seed: int = 0) -> dict[str, Any]:
+def checks(seed: int = 0) -> Fields:
     """Every check, on random problems; `holds`: no bound was exceeded where its conditions are met."""
     random = torch.Generator().manual_seed(seed)
     return {

@@ -17,6 +17,7 @@ from ..methods import Installed
 from ..models.mlp import MLP
 from ..models.textcnn import TextCNN
 from ..sparse import entries_kept
+from ..sparse.layers import hidden_groups
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class MaskedDense:
     name: str = "masked_dense"
 
     def install(self, model: nn.Module) -> Installed:
-        for name in (name for group in model.msbp_hidden_layers for name in group):  # type: ignore[union-attr]
+        for name in (name for group in hidden_groups(model) or () for name in group):
             layer = model.get_submodule(name)
             k = entries_kept(self.r, layer.out_features)  # type: ignore[arg-type]
             layer.register_forward_hook(partial(masks_gradient, k))

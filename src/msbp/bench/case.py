@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_
 from pydantic_core import PydanticCustomError
 
 from ..config import Name, Options, Paths, build, compose
-from ..files import file_name
+from ..files import Fields, file_name
 from ..record import TIMING_RULE
 from ..training import machine
 from . import costs
@@ -34,7 +34,7 @@ def _available(threads: int) -> int:
     return threads
 
 
-def _named_lists(rows: Any) -> Any:
+def _named_lists(rows: object) -> object:
     if not isinstance(rows, dict) or not rows:
         raise PydanticCustomError("rows", "Input should be a node of lists of overrides by name")
     return rows
@@ -111,11 +111,11 @@ class BenchOptions(Options):
         return [self.only] if isinstance(self.only, str) else list(self.only or self.rows)
 
 
-def measure(options: BenchOptions, reporter: Reporter) -> dict[str, Any]:
+def measure(options: BenchOptions, reporter: Reporter) -> Fields:
     """Return where a case was measured and its rows; of a sweep the rows of every point."""
     device, sweep = torch.device("cpu"), options.sweep
     kept = machine.set_up(options.threads, device, keep_memory=options.allocator == "keep")
-    result: dict[str, Any] = {"case": file_name(options.case.name), "sweep": sweep and file_name(sweep.name)}
+    result: Fields = {"case": file_name(options.case.name), "sweep": sweep and file_name(sweep.name)}
     result |= machine.describe(device) | {"allocator": "keep" if kept else "default"}
     result |= {"started_at": datetime.now(UTC).isoformat(timespec="seconds"), "seed": options.seed}
     result |= {"timing_rule": TIMING_RULE, "protocol": options.model_dump(include={*PROTOCOL})}
@@ -128,7 +128,7 @@ def measure(options: BenchOptions, reporter: Reporter) -> dict[str, Any]:
     return result | {"key": sweep.key, "points": points}
 
 
-def swept(options: BenchOptions, key: str, value: Any, reporter: Reporter) -> dict[str, Any]:
+def swept(options: BenchOptions, key: str, value: Any, reporter: Reporter) -> Fields:
     """Return the rows at one value of a sweep."""
     if key != "threads":
         return point(options, [f"{key}={value}"], reporter)
@@ -136,7 +136,7 @@ def swept(options: BenchOptions, key: str, value: Any, reporter: Reporter) -> di
     return point(options.model_copy(update={"threads": value}), [], reporter)
 
 
-def point(options: BenchOptions, setting: Sequence[str], reporter: Reporter) -> dict[str, Any]:
+def point(options: BenchOptions, setting: Sequence[str], reporter: Reporter) -> Fields:
     """Return the rows of one setting, over all repetitions, and the medians of each of these."""
     plain = configuration(options, setting, "torch", options.seed)
     task, models = build(plain.task), list[TimedModel]()
@@ -181,7 +181,7 @@ def configuration(options: BenchOptions, setting: Sequence[str], name: str, seed
     return cfg
 
 
-def medians(timing: Mapping[str, Timing], cycle: int) -> dict[str, Any]:
+def medians(timing: Mapping[str, Timing], cycle: int) -> Fields:
     """Return the median milliseconds of every row of one repetition."""
     seconds = {name: costs.in_cycles(each.seconds, cycle) for name, each in timing.items()}
     return {"rows": [{"name": name, **costs.medians(each)} for name, each in seconds.items()]}

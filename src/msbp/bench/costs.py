@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +18,8 @@ from torch import Tensor, nn
 from torch.backends import mkldnn
 from torch.utils.flop_counter import FlopCounterMode
 
+from ..files import Fields
+from ..sparse.layers import hidden_groups
 from ..tasks.base import Batch, Task
 from ..training.clock import PHASES
 from .timed_model import Shapes, TimedModel, Timing, joined
@@ -53,9 +54,7 @@ class Flops:
         return self.backward * (1 - self.hidden_share * (1 - r))
 
 
-def row(
-    model: TimedModel, timings: Sequence[Timing], flops: Mapping[Shapes, Flops], cycle: int
-) -> dict[str, Any]:
+def row(model: TimedModel, timings: Sequence[Timing], flops: Mapping[Shapes, Flops], cycle: int) -> Fields:
     """Return a model's medians and percentiles over the steps of all repetitions.
 
     flops: of a dense backward pass, by shapes of the batch. bp_gflops is the dense arithmetic of the
@@ -96,7 +95,7 @@ def milliseconds(seconds: np.ndarray, name: str, percentile: float = 50) -> floa
     return round(1000 * float(np.percentile(seconds[:, TIMES[name]].sum(1), percentile)), 5)
 
 
-def compared(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def compared(rows: Sequence[Fields]) -> list[Fields]:
     """Return the rows with their speed-ups over the comparison rows; None where such a row is missing."""
     by_name = {row["name"]: row for row in rows}
     return [
@@ -104,7 +103,7 @@ def compared(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def speedups(comparison: Mapping[str, Any] | None, row: Mapping[str, Any]) -> dict[str, float] | None:
+def speedups(comparison: Fields | None, row: Fields) -> dict[str, float] | None:
     """Return the speed-ups of a row over a comparison row by phases (> 1 is faster)."""
     if comparison is None:
         return None
@@ -128,7 +127,7 @@ def backward_flops(task: Task, model: nn.Module, examples: Mapping[Shapes, Batch
     The model and the random state are left unchanged.
     """
     whole = WithLoss(task, copy.deepcopy(model))
-    hidden = [f"WithLoss.model.{name}" for group in model.msbp_hidden_layers for name in group]  # type: ignore
+    hidden = [f"WithLoss.model.{name}" for group in hidden_groups(model) or () for name in group]
     enabled = mkldnn.enabled
     mkldnn.enabled = False  # type: ignore[assignment]  # an LSTM of oneDNN is one operation to the counter
     try:
@@ -158,11 +157,11 @@ def output_share(model: TimedModel) -> float | None:
         return None
     seconds = 0.0
 
-    def start(*_: Any) -> None:
+    def start(*_: object) -> None:
         nonlocal seconds
         seconds -= time.perf_counter()
 
-    def stop(*_: Any) -> None:
+    def stop(*_: object) -> None:
         nonlocal seconds
         seconds += time.perf_counter()
 

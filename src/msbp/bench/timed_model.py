@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -84,7 +83,7 @@ class TimedModel:
 
 
 def interleave(
-    models: Sequence[TimedModel], block: int, settle: int, seconds: float, done: Callable[[float], None]
+    models: Sequence[TimedModel], block: int, settle: int, seconds: float, done: Callable[[float], object]
 ) -> tuple[dict[str, Timing], float]:
     """Let every model make `block` steps in its turn, again and again; drop the first `settle` of a turn.
 
@@ -123,7 +122,7 @@ class Reporter:
         self._console.print(text)
 
     @contextmanager
-    def bar(self, title: str) -> Iterator[Callable[[float], Any]]:
+    def bar(self, title: str) -> Iterator[Callable[[float], object]]:
         """Yield a function that takes the completed share, from 0 to 1."""
         live = self._console.is_terminal
         if not live:

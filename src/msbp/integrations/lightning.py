@@ -1,7 +1,5 @@
 """SparseCallback for Lightning's Trainer: a schedule of the sparse backward pass."""
 
-from typing import Any
-
 from lightning.pytorch import Callback, LightningModule, Trainer
 
 from .schedule import SparseSchedule
@@ -13,10 +11,10 @@ class SparseCallback(Callback):
     def __init__(self, schedule: SparseSchedule):
         self.schedule = schedule
 
-    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *batch: Any) -> None:
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *batch: object) -> None:
         """Set the layers for the step that begins."""
         self.schedule.before_step(pl_module, trainer.global_step)
 
-    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *batch: Any) -> None:
+    def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *batch: object) -> None:
         """Log the step that has ended."""
         pl_module.log_dict(self.schedule.after_step(pl_module))

@@ -2,7 +2,6 @@
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
 
 from torch import nn
 
@@ -62,6 +61,6 @@ class SparseSchedule:
         shares, self._shares = self._shares, {}
         if not shares:
             return {}
-        layers: list[Any] = [m for m in model.modules() if isinstance(m, Sparse)]
+        layers = [m for m in model.modules() if isinstance(m, Sparse)]
         k = sum(layer.k if layer.enabled else layer.out_features for layer in layers)
         return {"msbp/k": float(k), "msbp/unpropagated": sum(shares.values()) / len(shares)}

@@ -1,8 +1,7 @@
 """SparseCallback for transformers.Trainer: a schedule of the sparse backward pass."""
 
-from typing import Any
-
-from transformers import TrainerCallback
+from torch import nn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from .schedule import SparseSchedule
 
@@ -13,12 +12,28 @@ class SparseCallback(TrainerCallback):
     def __init__(self, schedule: SparseSchedule):
         self.schedule = schedule
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+    def on_step_begin(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        *,
+        model: nn.Module,
+        **others: object,
+    ) -> None:
         """Set the layers for the step that begins."""
-        self.schedule.before_step(others["model"], state.global_step)
+        self.schedule.before_step(model, state.global_step)
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        *,
+        model: nn.Module,
+        **others: object,
+    ) -> None:
         """Log the step that has ended."""
-        metrics = self.schedule.after_step(others["model"])
+        metrics = self.schedule.after_step(model)
         if metrics:
             state.log_history.append({**metrics, "step": state.global_step})

@@ -33,8 +33,8 @@ class Attention(nn.Module):
         B, T = mask.shape
         padded = x.new_zeros(B, T, 3 * x.shape[1]).index_put((sentence, position), self.projections(x))
         queries, keys, values = padded.view(B, T, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        found = scaled_dot_product_attention(queries, keys, values, attn_mask=mask[:, None, None])
-        return self.out(found.transpose(1, 2).flatten(2)[sentence, position])
+        attended = scaled_dot_product_attention(queries, keys, values, attn_mask=mask[:, None, None])
+        return self.out(attended.transpose(1, 2).flatten(2)[sentence, position])
 
 
 class Block(nn.Module):

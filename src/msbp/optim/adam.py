@@ -3,8 +3,8 @@
 import math
 import weakref
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,10 +13,24 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
 from ..sparse.buffers import address
-from ..sparse.kernels import update
+from ..sparse.kernels import adam_sgd
 from .fused import FusedOptimizer, Group, State, mismatch
 
 MAX_AGE = 1 << 20  # steps
+
+
+@dataclass(slots=True)
+class Seen:
+    """The tensors of a parameter's state at the last step, to notice a change from outside.
+
+    References are weak, as another tensor may come to lie at a freed one's address.
+    """
+
+    last_step: weakref.ref[Tensor]
+    first: weakref.ref[Tensor]
+    second: weakref.ref[Tensor]
+    moments: tuple[int, int, int, int]  # address and version of both
+    step: int
 
 
 class FusedAdam(FusedOptimizer):
@@ -30,11 +44,11 @@ class FusedAdam(FusedOptimizer):
     decoupled = False  # whether weight decay is, in all groups
 
     @property
-    def _ages(self) -> dict[int, list[Any]]:
-        """Row ages, by address: the state that they belong to."""
+    def _ages(self) -> dict[int, Seen]:
+        """Return by the address of its row ages the state that was seen with them."""
         return self.__dict__.setdefault("_known_ages", {})
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: State) -> None:
         super().__setstate__(state)
         self._ages.clear()
 
@@ -56,7 +70,7 @@ class FusedAdam(FusedOptimizer):
         group["last_betas"] = betas
         super()._update_group(group)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: State) -> None:
         super().load_state_dict(state_dict)
         for group, saved in zip(self.param_groups, state_dict["param_groups"], strict=True):
             for p, index in zip(group["params"], saved["params"], strict=True):
@@ -91,11 +105,13 @@ class FusedAdam(FusedOptimizer):
         m, v, step = state["exp_avg"], state["exp_avg_sq"], state["step"]
         now = m.data_ptr(), m._version, v.data_ptr(), v._version
         known = self._ages.get(pointer)
-        if known is None or known[0]() is not last_step:
-            # references, as another tensor may come to lie at a freed one's address
-            self._ages[pointer] = [*map(weakref.ref, (last_step, m, v)), now, step]
-        elif known[1]() is m and known[2]() is v and known[3] == now and known[4] <= step <= known[4] + 1:
-            known[4] = step
+        if known is None or known.last_step() is not last_step:
+            self._ages[pointer] = Seen(weakref.ref(last_step), weakref.ref(m), weakref.ref(v), now, step)
+        elif (
+            known.first() is m and known.second() is v and known.moments == now
+            and known.step <= step <= known.step + 1
+        ):  # fmt: skip
+            known.step = step
         else:
             raise RuntimeError(
                 "state 'exp_avg', 'exp_avg_sq' or 'step' was changed while some rows, by state 'last_step', "
@@ -122,7 +138,7 @@ class FusedAdam(FusedOptimizer):
     def _call(self, table: int, count: int, group: Group) -> None:
         (beta1, beta2), lr = betas_of(group), float(group["lr"])
         decay = lr * float(group["weight_decay"])
-        update.adam(table, count, lr, decay, beta1, beta2, group["eps"], *powers(beta1, beta2))
+        adam_sgd.adam(table, count, lr, decay, beta1, beta2, group["eps"], *powers(beta1, beta2))
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
         amsgrad, (beta1, beta2) = bool(group["amsgrad"]), betas_of(group)

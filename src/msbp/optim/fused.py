@@ -36,7 +36,7 @@ class FusedOptimizer(torch.optim.Optimizer):
         pass
 
     @eager
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Update the parameters that have a gradient; return the closure's result, if there is one."""
         hooks = self._optimizer_step_pre_hooks, self._optimizer_step_post_hooks, *OPTIMIZER_HOOKS
         if any(hooks) or profiling():
@@ -45,7 +45,7 @@ class FusedOptimizer(torch.optim.Optimizer):
 
     step.hooked = True  # torch would wrap it for hooks and profiler at every step
 
-    def _plain_step(self, closure: Callable[[], Any] | None = None) -> Any:
+    def _plain_step(self, closure: Callable[[], float] | None = None) -> float | None:
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -67,7 +67,7 @@ class FusedOptimizer(torch.optim.Optimizer):
             for p in group["params"]:
                 p.grad = None
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+    def load_state_dict(self, state_dict: State) -> None:
         """Load a state, also of torch's own optimizer; ValueError if that has an option that is not here."""
         for group in state_dict["param_groups"]:
             self._check(group)

@@ -6,15 +6,13 @@ chooses, and status.py shows them. The layers are in
 linear, lstm and conv, their CPU kernels, and those of the optimizers, in kernels. README.md describes it all.
 """
 
-from .backward import backward
 from .conv.base import SparseConvolution
 from .conv.conv import SparseConv1d, SparseConv2d
 from .conv.max_over_time import MaxOverTime
 from .convert import convert, fuse, memories, revert
 from .dropout import keep_mask
-from .linear.chain import Chain, look_up
-from .linear.linear import SparseLinear
-from .linear.loss import cross_entropy
+from .linear.linear import Chain, SparseLinear, look_up
+from .linear.loss import backward, cross_entropy
 from .linear.stage import Cube
 from .lstm.lstm import SparseLSTM
 from .memory import GradientMemory

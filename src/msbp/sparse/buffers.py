@@ -4,10 +4,9 @@ A kernel gets addresses that were checked at the time of the call, since paramet
 states may be replaced, cast, moved or reshaped between two calls.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +17,7 @@ CPU = torch.device("cpu")
 STRIDED = torch.strided
 PLAIN = (Tensor, nn.Parameter)
 # These take a third as long as torch.empty(dtype=, device=), and ignore torch's defaults, too.
-CONSTRUCTORS: dict[torch.dtype, Any] = {
+CONSTRUCTORS: dict[torch.dtype, Callable[..., Tensor]] = {
     torch.float32: torch.FloatTensor,
     torch.int32: torch.IntTensor,
     torch.int64: torch.LongTensor,

@@ -15,9 +15,8 @@ from .conv.base import SparseConvolution
 from .conv.conv import SparseConv1d, SparseConv2d
 from .conv.max_over_time import FusedMaxOverTime, MaxOverTime, SparseMaxOverTime
 from .layers import Layers, Pattern, width
-from .linear.chain import Chain
 from .linear.embedding import RowEmbedding, keeps_rows
-from .linear.linear import SparseLayer, SparseLinear
+from .linear.linear import Chain, SparseLayer, SparseLinear
 from .linear.transposed import conv1d, sparse_conv1d
 from .lstm.lstm import FusedLSTM, SparseLSTM, adoptable, check_lstm_choices
 from .memory import GradientMemory, check_choices
@@ -103,7 +102,7 @@ def convert(
     calls: dict[str, trial.Call] = (
         {} if sample is None else trial.calls(model, sample, _linear_and(model, candidates))
     )
-    names, skipped = choice.chosen(model, candidates, r, layers, exclude, min_width, calls)
+    names, skipped = choice.chosen(model, candidates, r, layers, exclude, min_width, list(calls))
     found = {name: candidates[name] if name in candidates else _layer(model, name, kinds) for name in names}
     if not found:
         raise ValueError(_nothing_left(model, candidates, skipped))

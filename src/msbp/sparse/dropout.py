@@ -4,7 +4,7 @@ The key is one draw from torch's generator per forward, so torch.manual_seed, or
 generator, fixes the masks.
 """
 
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from .buffers import empty, uses_kernel
 from .kernels.chain_forward import drop
+from .torch_compat import Context
 
 WORD = 0xFFFFFFFF
 DEPTH_STEP = 0x9E3779B9  # 2**32 over the golden ratio: keys of neighbouring depths share no pattern
@@ -51,17 +52,22 @@ def dropout(x: Tensor, p: float) -> Tensor:
     return Dropout.apply(x, p, draw_key())
 
 
+class DropoutContext(Context, Protocol):
+    p: float
+    key: int
+
+
 class Dropout(torch.autograd.Function):
     """Dropout as an autograd function, whose backward pass draws the mask again rather than save it."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, p: float, key: int) -> Tensor:
+    def forward(ctx: DropoutContext, x: Tensor, p: float, key: int) -> Tensor:
         ctx.p, ctx.key = p, key
         return masked(x, p, key)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: DropoutContext, grad: Tensor) -> tuple[Tensor, None, None]:
         return masked(grad, ctx.p, ctx.key), None, None
 
 

@@ -4,7 +4,6 @@ import fnmatch
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from numbers import Integral
-from typing import Any
 
 from torch import nn
 from torch.nn.utils import parametrize
@@ -63,7 +62,7 @@ def chosen(
     layers: Layers | None,
     exclude: Layers | None,
     min_width: int | None,
-    calls: dict[str, Any],
+    calls: Sequence[str],
 ) -> tuple[list[str], dict[str, str]]:
     """Return the names of the layers to convert, and of others why they stay as they are.
 
@@ -96,7 +95,7 @@ def check_names(argument: str, given: Layers, model: nn.Module, candidates: Mapp
     modules = dict(model.named_modules())
     known = modules if argument == "exclude" else candidates
     names = [pattern for pattern in listed(given) if isinstance(pattern, str) and pattern in modules]
-    rest: Any = [pattern for pattern in listed(given) if pattern not in names]
+    rest: Layers = [pattern for pattern in listed(given) if pattern not in names]
     check_patterns(argument, rest if rest or names else given, model, list(known))
 
 
@@ -169,7 +168,7 @@ def hidden(
     Hidden are `model.msbp_hidden_layers` (groups of dotted names), else every LSTM and every linear layer
     that is neither an output layer, nor an adapter, nor narrow. last: the linear layer that runs last.
     """
-    groups = getattr(model, "msbp_hidden_layers", None)
+    groups = hidden_groups(model)
     if groups is not None:
         return [name for group in groups for name in group], {}
     linear = {name: module for name, module in model.named_modules() if is_linear(module)}
@@ -194,6 +193,11 @@ def hidden(
     return [name for name in candidates if name not in skipped], skipped
 
 
+def hidden_groups(model: nn.Module) -> Sequence[Sequence[str]] | None:
+    """Return the dotted names of the hidden layers that a model lists, in groups; None if it lists none."""
+    return getattr(model, "msbp_hidden_layers", None)
+
+
 def output_layers(model: nn.Module, linear: Mapping[str, nn.Module], last: str | None) -> set[str]:
     """Return the names of the linear layers that compute a model's output.
 
@@ -201,23 +205,23 @@ def output_layers(model: nn.Module, linear: Mapping[str, nn.Module], last: str |
     outside of any numbered block, and the one that runs last; of a model without any, the last one.
     """
     embedded = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
-    found = {name for name, module in linear.items() if id(module.weight) in embedded}
+    names = {name for name, module in linear.items() if id(module.weight) in embedded}
     try:
-        output: Any = model.get_output_embeddings()  # type: ignore[operator]
+        output: object = model.get_output_embeddings()  # type: ignore[operator]
     except (AttributeError, NotImplementedError, TypeError):
         output = None
-    found |= {name for name, module in linear.items() if module is output}
+    names |= {name for name, module in linear.items() if module is output}
     by_container = {}
     for name in linear:
         container = output_container(name.split("."))
         if container is not None:
             by_container[container] = name  # the last one remains
-    found |= set(by_container.values())
+    names |= set(by_container.values())
     if last is not None:
-        found.add(last)
-    if not found and linear:
-        found.add(list(linear)[-1])
-    return found
+        names.add(last)
+    if not names and linear:
+        names.add(list(linear)[-1])
+    return names
 
 
 def output_container(parts: Sequence[str]) -> str | None:

@@ -7,7 +7,7 @@ state_dict unless `in_state_dict` is set, so that weights load into models with 
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from numbers import Real
 from typing import Any, Self
 
@@ -74,8 +74,9 @@ class GradientMemory(nn.Module, ABC):
                 "the layer a new `memory`"
             )
         if m.dtype is not tensor.dtype or m.device != tensor.device:
-            like: Any = {"device": tensor.device, "dtype": tensor.dtype}
-            self.m = m = torch.zeros(m.shape, **like) if m.is_meta else m.to(**like)
+            if m.is_meta:
+                m = torch.zeros(m.shape, device=tensor.device, dtype=tensor.dtype)
+            self.m = m = m.to(tensor.device, tensor.dtype)
         return m
 
     def clear(self) -> None:
@@ -117,14 +118,14 @@ class GradientMemory(nn.Module, ABC):
         """Return whether a memory of this kind may have so many rows."""
         return rows == 1
 
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+    def _save_to_state_dict(self, destination: dict[str, Tensor], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         if self.in_state_dict:
             destination[f"{prefix}m"] = self.m if keep_vars else self.m.detach()
 
     def _load_from_state_dict(
-        self, state_dict: Mapping[str, Any], prefix: str, metadata: Any, strict: bool, missing: list[str],
-        unexpected: list[str], errors: list[str],
+        self, state_dict: Mapping[str, Tensor], prefix: str, metadata: object, strict: bool,
+        missing: list[str], unexpected: list[str], errors: list[str],
     ) -> None:  # fmt: skip
         """Load m where the state has it; weights of a plain model leave it as it is."""
         key = f"{prefix}m"
@@ -233,11 +234,11 @@ def check_choices(
 ) -> None:
     """ValueError unless gamma is in range and the options are known and compatible."""
     check_gamma(gamma)
-    known: list[tuple[str, str, dict[str, Any]]] = [
+    known: list[tuple[str, str, Collection[str]]] = [
         ("memory", memory, MEMORIES),
         ("selection", selection, SPARSIFIERS),
         ("bias", bias_gradient, BIAS_GRADIENTS),
-        ("sparsifier", sparsifier, {TOP_K: None, **OTHER_SPARSIFIERS}),
+        ("sparsifier", sparsifier, (TOP_K, *OTHER_SPARSIFIERS)),
     ]
     if memory_control is not None:
         known.append(("memory_control", memory_control, MEMORY_CONTROLS))

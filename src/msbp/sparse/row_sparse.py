@@ -4,15 +4,18 @@ Letters: n rows and i columns of the weight, u rows that have a gradient.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch._ops import OpOverload
 from torch.utils._pytree import tree_map_only
 
 from .torch_compat import eager
 
 aten = torch.ops.aten
+Named = dict[str, object]  # arguments
 DENSE_FROM = 0.5  # of all rows: a sum that touches more of them is held as a dense tensor
 
 
@@ -42,7 +45,7 @@ class RowSparseGradient(Tensor):
     """∂ℓ/∂W (n, i) of which only some rows are stored; all others are zero.
 
     `parts()` gives the indices (u, int64, distinct) and the rows (u, i) to an optimizer that takes them as
-    they are. Any operation that needs the values turns the gradient into a dense tensor, once, so that
+    they are. An operation that needs the values turns the gradient into a dense tensor, once, so that
     torch's optimizers, hooks, clipping, scaling, communication and serialization see an ordinary gradient.
     The sum of two of them has the union of their rows.
     """
@@ -68,7 +71,7 @@ class RowSparseGradient(Tensor):
         parts = self._parts
         return None if parts.rows is None or parts.indices is None else (parts.indices, parts.rows)
 
-    def to_dense(self, *args: Any, **kwargs: Any) -> Tensor:
+    def to_dense(self, *args: object, **kwargs: object) -> Tensor:
         """Return the gradient as an ordinary tensor (n, i)."""
         return self._parts.form(self.shape)
 
@@ -90,8 +93,8 @@ class RowSparseGradient(Tensor):
     @classmethod
     @eager
     def __torch_dispatch__(
-        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
+        cls, func: OpOverload, types: object, args: tuple[object, ...] = (), kwargs: Named | None = None
+    ) -> object:
         own = SPECIAL.get(func)
         if own is not None and not kwargs:
             return own(*args)
@@ -112,29 +115,29 @@ class RowSparseGradient(Tensor):
         self._parts = value._parts if isinstance(value, RowSparseGradient) else Parts(dense=value)
 
     # these read memory without an operation that torch would dispatch
-    def numpy(self, *, force: bool = False) -> Any:
+    def numpy(self, *, force: bool = False) -> np.ndarray:
         return self.to_dense().numpy(force=force)
 
     def data_ptr(self) -> int:
         return self.to_dense().data_ptr()
 
-    def untyped_storage(self) -> Any:
+    def untyped_storage(self) -> torch.UntypedStorage:
         return self.to_dense().untyped_storage()
 
-    def tolist(self) -> Any:
+    def tolist(self) -> list:
         return self.to_dense().tolist()
 
-    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
         return self.to_dense().__array__(*args, **kwargs)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+    def __deepcopy__(self, memo: dict[int, object]) -> Tensor:
         memo[id(self)] = copy = clone(self)
         return copy
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple:
         return self.to_dense().__reduce_ex__(protocol)
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+    def __repr__(self, *, tensor_contents: object = None) -> str:  # type: ignore[override]
         parts = self.parts()
         held = "dense" if parts is None else f"{len(parts[0])} rows"
         return f"RowSparseGradient(shape={tuple(self.shape)}, {held}, dtype={self.dtype})"
@@ -190,10 +193,11 @@ def add_(first: Tensor, second: Any) -> Tensor:
     return first
 
 
-def alike(first: Tensor, second: Any) -> bool:
+def alike(first: Tensor, second: object) -> bool:
     """Return whether a gradient and another object are tensors of one shape and type."""
-    kinds = isinstance(second, Tensor) and first.dtype is second.dtype and first.device == second.device
-    return kinds and first.shape == second.shape
+    if not isinstance(second, Tensor) or first.shape != second.shape:
+        return False
+    return first.dtype is second.dtype and first.device == second.device
 
 
 def dense(value: Any) -> Any:
@@ -201,7 +205,7 @@ def dense(value: Any) -> Any:
     return value.to_dense() if isinstance(value, RowSparseGradient) else value
 
 
-SPECIAL: dict[Any, Callable[..., Tensor]] = {
+SPECIAL: dict[OpOverload, Callable[..., Tensor]] = {
     aten.detach.default: detach,
     aten.clone.default: clone,
     aten.add.Tensor: add,

@@ -4,7 +4,8 @@ It is a buffer that is not in the state_dict, as the memory is; `state` and `loa
 """
 
 import zlib
-from typing import Any, Self
+from collections.abc import Callable
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -71,7 +72,7 @@ class Level(RunningState):
         """Raise the level where more entries were kept than requested, and lower it where fewer were."""
         self.state += self.rate * max(-1.0, min(1.0, kept / requested - 1))
 
-    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         return self  # casts and moves of the model leave a single number of the CPU alone
 
 

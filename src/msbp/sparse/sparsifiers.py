@@ -82,7 +82,7 @@ def kept(v: Tensor, magnitude: Tensor, k: int) -> Tensor:
     return v.where(chosen, 0)
 
 
-# A row of a linear layer is an example, a position and a pooled vector at once; convolutions tell them apart.
+# A row of a linear layer is an example, a position and a pooled vector at once; convolutions separate these.
 SPARSIFIERS: dict[str, Sparsifier] = {
     "per_example": top_k,
     "per_position": top_k,

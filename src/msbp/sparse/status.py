@@ -4,7 +4,6 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -16,6 +15,7 @@ from .conv.base import SparseConvolution
 from .layers import width
 from .linear.linear import SparseLayer
 from .lstm.lstm import SparseLSTM
+from .memory import GradientMemory
 
 Sparse = SparseLayer | SparseConvolution | SparseLSTM
 # Why convert left a layer as it was, or how much faster it measured it to be.
@@ -62,7 +62,7 @@ class Status(list[LayerStatus]):
     __repr__ = __str__
 
 
-def status(model: nn.Module, sample: Any = None) -> Status:
+def status(model: nn.Module, sample: object = None) -> Status:
     """Return the status of all linear, LSTM and convolutional layers of a model.
 
     expected: by the operations of a backward pass in which all layers have the same number of rows. measured:
@@ -81,11 +81,11 @@ def status(model: nn.Module, sample: Any = None) -> Status:
             with torch.random.fork_rng(devices=[]), torch.enable_grad():
                 measured[name] = trial.seconds(copy.deepcopy(layers[name]), call)
     total, seconds = sum(costs.values()) or 1, sum(measured.values()) or 1.0
-    found = Status()
+    rows = Status()
     for name, module in layers.items():
         gamma, memory = memory_of(module)
         share = measured[name] / seconds if name in measured else None
-        found.append(
+        rows.append(
             LayerStatus(
                 name,
                 type(module).__name__,
@@ -99,7 +99,7 @@ def status(model: nn.Module, sample: Any = None) -> Status:
                 REMARKS.get(module, ""),
             )
         )
-    return found
+    return rows
 
 
 @contextmanager
@@ -125,10 +125,10 @@ def kept(module: nn.Module) -> int:
 
 def memory_of(module: nn.Module) -> tuple[float, str]:
     """Return gamma and kind of a layer's memory."""
-    memory: Any = getattr(module, "memory", None) if isinstance(module, Sparse) else None
+    memory = getattr(module, "memory", None) if isinstance(module, Sparse) else None
     if isinstance(memory, nn.ModuleDict):
         memory = next(iter(memory.values()), None)
-    if memory is None:
+    if not isinstance(memory, GradientMemory):
         return 0.0, "–"
     return memory.gamma, type(memory).__name__
 

@@ -8,7 +8,7 @@ import pkgutil
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from numba.extending import get_cython_function_address
@@ -28,9 +28,9 @@ jit_tracing = private("torch:_C._get_tracing_state", lambda: torch.jit.is_tracin
 # The innermost transform of torch.func, or None: tensors inside are wrappers without memory of their own,
 # whose address torch refuses to give.
 transforming = private("torch:_C._functorch.peek_interpreter_stack", lambda: None)
-# True while torch.export is at work: it must record the plain layer, too. torch 2.6 tells less exactly.
+# True while torch.export is at work: it must record the plain layer, too. in torch 2.6 it is less exact.
 exporting = private("torch:compiler.is_exporting", torch.compiler.is_compiling)
-# True if an optimizer's step has to be recorded; the public profiler classes take microseconds to ask.
+# True if an optimizer's step has to be recorded; the public profiler classes take microseconds to query.
 profiling = private("torch:autograd._profiler_enabled", lambda: True)
 # Hooks on all modules and on all optimizers: where there are any, or torch does not say, modules and steps
 # are run one by one.
@@ -45,7 +45,7 @@ OPTIMIZER_HOOKS = [
     private("torch.optim.optimizer:_global_optimizer_pre_hooks", UNKNOWN),
     private("torch.optim.optimizer:_global_optimizer_post_hooks", UNKNOWN),
 ]
-# What torch.compile looks at before it runs a function; see `eager`.
+# The frame evaluation of torch.compile, which skips the functions of `eager`.
 _frames = private("torch:_C._dynamo.eval_frame", None)
 # The innermost hooks on saved tensors, or None; torch 2.6 does not have it.
 _top_saved_hooks = private("torch:_C._autograd._top_saved_tensors_default_hooks", None)
@@ -56,7 +56,7 @@ def saved_tensors_have_hooks() -> bool:
     if _top_saved_hooks is not None:
         return _top_saved_hooks(True) is not None
     try:  # forbidding them is public, takes a few microseconds longer, and fails where there are some
-        with torch.autograd.graph.disable_saved_tensors_hooks("msbp asks whether there are any"):
+        with torch.autograd.graph.disable_saved_tensors_hooks("msbp queries whether there are any"):
             return False
     except RuntimeError:
         return True
@@ -109,6 +109,15 @@ def _skip(code: CodeType) -> None:
         _frames.set_code_exec_strategy(code, _frames._FrameExecStrategy(act.SKIP, act.DEFAULT))
     else:  # torch 2.6
         _frames.skip_code(code)
+
+
+class Context(Protocol):
+    """The `ctx` of an autograd function, with what torch sets on it."""
+
+    saved_tensors: tuple[Any, ...]  # tensors, some with attributes of our own
+    needs_input_grad: tuple[bool, ...]
+
+    def save_for_backward(self, *tensors: Tensor | None) -> None: ...
 
 
 class Converted(nn.Module):

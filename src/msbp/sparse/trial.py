@@ -22,25 +22,25 @@ WANTED = (
 class Call:
     """One call of a layer in a forward pass: its arguments, and whether its input needs a gradient."""
 
-    arguments: tuple[Any, ...]
-    named: dict[str, Any]
+    arguments: tuple[object, ...]
+    named: dict[str, object]
     size: int
 
 
-def calls(model: nn.Module, sample: Any, layers: Mapping[str, nn.Module]) -> dict[str, Call]:
+def calls(model: nn.Module, sample: object, layers: Mapping[str, nn.Module]) -> dict[str, Call]:
     """Return the largest call of each of these layers on a sample, in the order of their last calls.
 
     sample: a tensor, a tuple or list of arguments, a mapping of named ones, or a function of the model. The
     model is in evaluation mode meanwhile, so that it does not change.
     """
-    found: dict[str, Call] = {}
+    largest: dict[str, Call] = {}
 
     def record(name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-            known = found.pop(name, None)
+        def hook(module: nn.Module, arguments: tuple[object, ...], named: dict[str, object]) -> None:
+            known = largest.pop(name, None)
             size = sum(value.numel() for value in tensors((arguments, named)))
             new = Call(map_tensors(arguments, leaf), map_tensors(named, leaf), size)
-            found[name] = known if known is not None and known.size >= size else new
+            largest[name] = known if known is not None and known.size >= size else new
 
         return hook
 
@@ -57,10 +57,10 @@ def calls(model: nn.Module, sample: Any, layers: Mapping[str, nn.Module]) -> dic
     finally:
         for handle in handles:
             handle.remove()
-    return found
+    return largest
 
 
-def forward(model: nn.Module, sample: Any) -> Any:
+def forward(model: nn.Module, sample: object) -> object:
     """Return the model's output for a sample; TypeError for what is none."""
     if not (callable(sample) or isinstance(sample, Tensor | Mapping | tuple | list)):
         raise TypeError(f"{type(sample).__name__} is no sample")
@@ -90,7 +90,7 @@ def seconds(layer: nn.Module, call: Call) -> float:
     return best
 
 
-def gain(layer: nn.Module, call: Call, adopt: Callable[[nn.Module], Any]) -> float:
+def gain(layer: nn.Module, call: Call, adopt: Callable[[nn.Module], object]) -> float:
     """Return how many times faster a layer's call is when `adopt` has made it sparse."""
     plain, sparse = copy.deepcopy(layer).train(), copy.deepcopy(layer).train()
     adopt(sparse)
@@ -115,7 +115,7 @@ def leaf(tensor: Tensor) -> Tensor:
     return tensor.detach().clone().requires_grad_(tensor.requires_grad)
 
 
-def tensors(value: Any) -> Iterator[Tensor]:
+def tensors(value: object) -> Iterator[Tensor]:
     """Yield the tensors in arguments or outputs."""
     if isinstance(value, Tensor):
         yield value

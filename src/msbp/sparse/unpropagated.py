@@ -1,9 +1,8 @@
 """The part of the gradient that sparse layers do not propagate, counted during a step."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -38,9 +37,9 @@ class Unpropagated:
 
 def count(layer: Sparse, sums: Unpropagated) -> None:
     """Have the layer's `estimate`, which plain torch calls, also add its argument and result to the sums."""
-    estimate: Any = layer.estimate
+    estimate: Callable[..., tuple[Tensor, object] | None] = layer.estimate
 
-    def counting(grad_h: Tensor, *options: Any) -> Any:
+    def counting(grad_h: Tensor, *options: object) -> tuple[Tensor, object] | None:
         estimated = estimate(grad_h, *options)
         if estimated is not None:  # a gradient that is not finite is propagated whole
             sums.add(grad_h, estimated[0])

@@ -18,12 +18,12 @@ log = logging.getLogger(__name__)
 
 def key(digest: str, *settings: object) -> str:
     """16 hex digits over a digest of the data, the settings and the code of the tasks and their packages."""
-    found = hashlib.blake2b(digest.encode(), digest_size=8)
+    key = hashlib.blake2b(digest.encode(), digest_size=8)
     folder = Path(__file__).parent
     for path in sorted(folder.rglob("*.py")):
-        found.update(hashlib.blake2b(path.read_bytes()).digest())
-    found.update(repr(settings).encode())
-    return found.hexdigest()
+        key.update(hashlib.blake2b(path.read_bytes()).digest())
+    key.update(repr(settings).encode())
+    return key.hexdigest()
 
 
 def cached(path: Path | None, compute: Callable[[], Arrays]) -> Arrays:
@@ -33,10 +33,10 @@ def cached(path: Path | None, compute: Callable[[], Arrays]) -> Arrays:
     try:
         # np.load alone leaves a damaged file open
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}  # reading checks each array's checksum
-            if (name := str(found.pop(NAME))) != path.name:
+            stored = {name: arrays[name] for name in arrays.files}  # reading checks each array's checksum
+            if (name := str(stored.pop(NAME))) != path.name:
                 raise ValueError(f"was written as {name}")
-            return found
+            return stored
     except FileNotFoundError:
         pass
     except Exception as error:  # numpy and zipfile raise many kinds for bytes that they did not write

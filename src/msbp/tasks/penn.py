@@ -128,8 +128,8 @@ class PennTreebank(Bracketed):
 
     def files(self) -> dict[str, list[Path]]:
         """The files of each part. FileNotFoundError names the sections that are missing."""
-        found = wsj_files(self.root)
-        if missing := missing_sections(found, *self.parts.values()):
+        paths = wsj_files(self.root)
+        if missing := missing_sections(paths, *self.parts.values()):
             listed = ", ".join(missing[:5]) + " ..." * (len(missing) > 5)
             raise FileNotFoundError(
                 f"no wsj_NNNN.mrg of section {listed} under {self.root}. The Penn Treebank is "
@@ -137,7 +137,7 @@ class PennTreebank(Bracketed):
                 "as wsj/00 to wsj/24, or let paths.ptb name the folder that has them. "
                 f"task={self.instead} runs now, on open data"
             )
-        return cut(found, self.parts)
+        return cut(paths, self.parts)
 
 
 @dataclass(frozen=True)
@@ -160,23 +160,23 @@ class PennSample(Bracketed):
             raise unavailable(absent)
         if absent:
             fetch_sample(absent)
-        found = wsj_files(folder)
-        warn_of_others(found.values(), SAMPLE_MD5, "NLTK's treebank sample")
-        return cut(found, self.parts)
+        paths = wsj_files(folder)
+        warn_of_others(paths.values(), SAMPLE_MD5, "NLTK's treebank sample")
+        return cut(paths, self.parts)
 
 
 def wsj_files(root: Path | str) -> dict[int, Path]:
     """The files wsj_NNNN.mrg by number, in any folders and case. ValueError for two of one number."""
-    found: dict[int, Path] = {}
+    paths: dict[int, Path] = {}
     for path in sorted(Path(root).rglob("*")):
         if name := re.fullmatch(r"wsj_(\d{4})\.mrg", path.name, re.IGNORECASE):
             number = int(name[1])
-            if number in found:
+            if number in paths:
                 raise ValueError(
-                    f"two files of one number, {found[number]} and {path}; name a folder that has each once"
+                    f"two files of one number, {paths[number]} and {path}; name a folder that has each once"
                 )
-            found[number] = path
-    return dict(sorted(found.items()))
+            paths[number] = path
+    return dict(sorted(paths.items()))
 
 
 def bounds(part: Part) -> tuple[int, int]:
@@ -188,16 +188,16 @@ def bounds(part: Part) -> tuple[int, int]:
     return int(first.ljust(4, "0")), int((last or first).ljust(4, "9"))
 
 
-def within(found: dict[int, Path], part: Part) -> list[Path]:
+def within(paths: dict[int, Path], part: Part) -> list[Path]:
     lowest, highest = bounds(part)
-    return [path for number, path in found.items() if lowest <= number <= highest]
+    return [path for number, path in paths.items() if lowest <= number <= highest]
 
 
-def cut(found: dict[int, Path], parts: Mapping[str, Part]) -> dict[str, list[Path]]:
+def cut(paths: dict[int, Path], parts: Mapping[str, Part]) -> dict[str, list[Path]]:
     """The files of each part. ValueError if a part has none, or if two share a file."""
-    files = {split: within(found, part) for split, part in parts.items()}
-    for split, paths in files.items():
-        if not paths:
+    files = {split: within(paths, part) for split, part in parts.items()}
+    for split, listed in files.items():
+        if not listed:
             raise ValueError(
                 f"task.corpus.{split} names no file of the treebank, got {parts[split]!r}; "
                 "expected a section or file, or a range of them from low to high, like 0001-0160"
@@ -209,10 +209,10 @@ def cut(found: dict[int, Path], parts: Mapping[str, Part]) -> dict[str, list[Pat
     return files
 
 
-def missing_sections(found: dict[int, Path], *parts: Part) -> list[str]:
-    """The sections of the parts of which no file was found."""
+def missing_sections(paths: dict[int, Path], *parts: Part) -> list[str]:
+    """The sections of the parts without any file."""
     sections = {n // 100 for part in parts for n in range(bounds(part)[0], bounds(part)[1] + 1)}
-    return [f"{section:02}" for section in sorted(sections - {number // 100 for number in found})]
+    return [f"{section:02}" for section in sorted(sections - {number // 100 for number in paths})]
 
 
 def fetch_sample(absent: Sequence[Path]) -> None:

@@ -89,16 +89,16 @@ class Checkpoint:
         """Return why the times of this run do not compare; nothing if all its parts had equal conditions."""
         met = self.met()
         changed = {key for conditions in met for key in conditions if conditions[key] != met[-1].get(key)}
-        told = [
+        reasons = [
             "it went on with other threads" if key == "threads" else f"it went on with another {key}"
             for key in sorted(changed - {"alone"})
         ]
         alone = {conditions.get("alone") for conditions in met}
         if False in alone:
-            told.append("it met another run on its outputs folder")
+            reasons.append("it met another run on its outputs folder")
         elif alone != {True}:
-            told.append("its outputs folder has no file locks, so that other runs are not seen")
-        return told
+            reasons.append("its outputs folder has no file locks, so that other runs are not seen")
+        return reasons
 
     def keep(self, folder: Path) -> None:
         """Copy the checkpoint to a folder: this run's, or the finished one that it resumed."""

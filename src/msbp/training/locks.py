@@ -28,13 +28,13 @@ def request(checkpoints: Path, key: str, *, again: bool) -> Iterator[Path]:
     checkpoints that a killed process left there are deleted.
     """
     checkpoints.mkdir(parents=True, exist_ok=True)
-    name, place = key, 1
+    name, number = key, 1
     while True:
         with open(checkpoints / f"{name}.lock", "ab") as lock:
             if held(lock, wait=False) is False:
                 if again:
-                    place += 1
-                    name = f"{key}.{place}"
+                    number += 1
+                    name = f"{key}.{number}"
                     continue
                 log.info("the same request is running in another process: waiting for it")
                 held(lock, wait=True)

@@ -6,7 +6,6 @@ Letters: B batch, n out_features.
 import copy
 import math
 from collections.abc import Collection, Iterable
-from typing import Any
 
 import torch
 from pydantic import ConfigDict, PositiveInt
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from ..files import Fields
 from ..methods import WeightFeedback
+from ..sparse.layers import hidden_groups
 from ..sparse.status import Sparse
 from ..sparse.unpropagated import Unpropagated, count
 from ..tasks.base import Batch, Task
@@ -78,8 +78,7 @@ def gradients(model: nn.Module, task: Task, batches: Iterable[Batch]) -> tuple[V
 
 def hidden_names(model: nn.Module) -> set[str]:
     """Return the dotted names of the hidden layers."""
-    groups: Any = model.msbp_hidden_layers
-    return {name for group in groups for name in group}
+    return {name for group in hidden_groups(model) or () for name in group}
 
 
 def departures(estimate: Vectors, true: Vectors, hidden: Collection[str]) -> dict[str, float]:
@@ -89,13 +88,13 @@ def departures(estimate: Vectors, true: Vectors, hidden: Collection[str]) -> dic
     memory is all that the sums differ by. A memory of activations has that for biases with gamma = 1, and not
     for weights: what is sent late meets the x of other examples.
     """
-    found = {}
+    distances = {}
     for kind, is_kind in (("weight", lambda p: p.dim() > 1), ("bias", lambda p: p.dim() == 1)):
         names = [name for name in true if name.rpartition(".")[0] in hidden and is_kind(true[name])]
         length = _norm(true[name] for name in names)
         apart = _norm(estimate[name] - true[name] for name in names)
-        found[kind] = apart / length if length else 0.0
-    return found
+        distances[kind] = apart / length if length else 0.0
+    return distances
 
 
 def angle(a: Iterable[Tensor], b: Iterable[Tensor]) -> float:

@@ -12,6 +12,7 @@ import torch
 from pydantic import ConfigDict, NonNegativeInt
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from ..files import Fields
 from ..methods import Method
@@ -28,7 +29,7 @@ Clip = Callable[[Iterable[Tensor]], object]
 
 
 class Diverged(FloatingPointError):
-    """Training whose loss, gradients, weights or scores are not finite, the step where this was found."""
+    """Training whose loss, gradients, weights or scores are not finite, with the step that showed it."""
 
     def __init__(self, epoch: int, step: int, reason: str):
         super().__init__(
@@ -76,7 +77,10 @@ class State:
 
 @dataclass
 class Run:
-    """One model in training on the splits of a task, with a method, an optimizer and a clock."""
+    """One model in training on the splits of a task, with a method, an optimizer and a clock.
+
+    make_scheduler: returns the optimizer's learning-rate schedule, stepped after each epoch.
+    """
 
     model: nn.Module
     make_optimizer: Callable[[Iterable[Tensor]], Optimizer]
@@ -86,11 +90,13 @@ class Run:
     seed: int
     device: torch.device
     clock: Clock
+    make_scheduler: Callable[[Optimizer], LRScheduler] | None = None
     state: State = field(default_factory=State)
     resumed: bool = False
 
     def __post_init__(self) -> None:
         self.optimizer = self.make_optimizer(self.model.parameters())
+        self.scheduler = self.make_scheduler(self.optimizer) if self.make_scheduler else None
 
     def batches(self) -> Iterator[Batch]:
         """Return the batches that are left of the present epoch."""
@@ -154,6 +160,12 @@ class Run:
         }
         for name, value in dev.others.items():
             row |= {f"dev_{name}": value, f"test_{name}": test and test.others[name]}
+        if self.scheduler:
+            row["lr"] = self.optimizer.param_groups[0]["lr"]
+            if isinstance(self.scheduler, ReduceLROnPlateau):
+                self.scheduler.step(dev.value)
+            else:
+                self.scheduler.step()
         state.history.append(row | self.clock.seconds())
         state.metric_signature = (test or dev).signature
         state.epoch, state.step_in_epoch, state.losses = state.epoch + 1, 0, 0.0
@@ -194,13 +206,18 @@ class Run:
         self._check_finite()
         keep = {name: list(lines) for name, lines in self.splits.keep.items()}
         own = {"state": asdict(self.state), "clock": self.clock.state_dict(), "keep": keep}
-        return own | capture(self.model, self.optimizer)
+        schedule = {"scheduler": self.scheduler.state_dict()} if self.scheduler else {}
+        return own | schedule | capture(self.model, self.optimizer)
 
     def restore(self, kept: Fields) -> None:
         """Set all that `capture` returned."""
         self.state, self.resumed = State(**kept["state"]), True
         self.clock.load_state_dict(kept["clock"])
         restore(kept, self.model, self.optimizer, self.state.step)
+        if self.scheduler:
+            if kept["scheduler"].keys() != self.scheduler.state_dict().keys():
+                raise ValueError(f"scheduler is not the state of a {type(self.scheduler).__name__}")
+            self.scheduler.load_state_dict(kept["scheduler"])
         if self.state.step and not self.optimizer.state and self._keeps_state():
             raise ValueError("optimizer.state is empty")
 

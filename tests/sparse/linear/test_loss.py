@@ -27,7 +27,7 @@ def pair(install, dtype=torch.float32, build=lambda: mlp(i, n, n, c, p=0.3)):
 
 
 def through(model, criterion, act, dtype=torch.float32, rows=B):
-    """What `act` leaves in a network after it was handed the loss of a seeded batch."""
+    """Return the gradients that `act` leaves in a network, given the loss of a seeded batch."""
     torch.manual_seed(1)
     x, y = torch.randn(rows, i, dtype=dtype), torch.randint(c, (rows,))
     loss = criterion(model(x), y)

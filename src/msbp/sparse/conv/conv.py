@@ -3,20 +3,20 @@
 Letters: B examples, C in_channels, F out_channels, T windows (positions of the output), R rows of ∂ℓ/∂h.
 """
 
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..buffers import uses_kernel
-from ..torch_compat import eager, eager_forward
+from ..torch_compat import Context, eager, eager_forward
 from .base import SparseConvolution
 from .patches import Grid
 
 
 class SparseConv1d(SparseConvolution, nn.Conv1d):
-    """nn.Conv1d with a sparse backward pass; made by `adopt`."""
+    """nn.Conv1d with a sparse backward pass; `adopt` converts a layer in place."""
 
     plain = nn.Conv1d
 
@@ -27,7 +27,7 @@ class SparseConv1d(SparseConvolution, nn.Conv1d):
 
 
 class SparseConv2d(SparseConvolution, nn.Conv2d):
-    """nn.Conv2d with a sparse backward pass; made by `adopt`."""
+    """nn.Conv2d with a sparse backward pass; `adopt` converts a layer in place."""
 
     plain = nn.Conv2d
 
@@ -60,12 +60,20 @@ def rows_of(grad_h: Tensor) -> tuple[Tensor, Tensor, int]:
     return rows, (rows != 0).any(1).nonzero().squeeze(1), len(rows) // len(grad_h)
 
 
+class ConvolveContext(Context, Protocol):
+    layer: SparseConv1d | SparseConv2d
+
+
 class Convolve(torch.autograd.Function):
     """Convolution as an autograd node whose backward pass goes over the kept entries."""
 
     @staticmethod
     def forward(
-        ctx: Any, layer: SparseConv1d | SparseConv2d, x: Tensor, weight: Tensor, bias: Tensor | None
+        ctx: ConvolveContext,
+        layer: SparseConv1d | SparseConv2d,
+        x: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
     ) -> Tensor:
         ctx.layer = layer
         ctx.save_for_backward(x, weight)
@@ -74,7 +82,7 @@ class Convolve(torch.autograd.Function):
     @staticmethod
     @eager
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: ConvolveContext, grad: Tensor) -> tuple[Tensor | None, ...]:
         layer, (x, weight) = ctx.layer, ctx.saved_tensors
         rows, active, windows = rows_of(grad)
         taken = rows if len(active) == len(rows) else rows[active]
@@ -91,7 +99,7 @@ class Convolve(torch.autograd.Function):
 
 
 def whole(
-    layer: Any, needs: tuple[bool, ...], x: Tensor, weight: Tensor, grad: Tensor
+    layer: SparseConv1d | SparseConv2d, needs: tuple[bool, ...], x: Tensor, weight: Tensor, grad: Tensor
 ) -> list[Tensor | None]:
     """Return torch's gradients of x, weight and bias, for a gradient that is not finite."""
     with torch.enable_grad():
@@ -103,18 +111,22 @@ def whole(
     return [g if need else None for g, need in zip(gradients, needs, strict=False)]
 
 
+class SparsifyContext(Context, Protocol):
+    layer: SparseConvolution
+
+
 class Sparsify(torch.autograd.Function):
     """Identity on h (B, F, ...); its backward pass puts g in place of ∂ℓ/∂h for torch's own convolution."""
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, layer: SparseConvolution) -> Tensor:
+    def forward(ctx: SparsifyContext, h: Tensor, layer: SparseConvolution) -> Tensor:
         ctx.layer = layer
         return h.view_as(h)
 
     @staticmethod
     @eager
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: SparsifyContext, grad: Tensor) -> tuple[Tensor, None]:
         rows, active, windows = rows_of(grad)
         estimated = ctx.layer.estimate(rows[active], active // windows, windows)
         if estimated is None:

@@ -9,14 +9,14 @@ B sentences, F out_channels, w width of a window, T windows, k kept. A sentence 
 positions before and after it, so that each word is in w windows; a window without any word is left out.
 """
 
-from typing import Any, cast
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..buffers import uses_kernel
-from ..torch_compat import Converted, eager, eager_forward
+from ..torch_compat import Context, Converted, eager, eager_forward
 from .base import SparseConvolution, flat_top_k
 from .patches import (
     Batch,
@@ -86,7 +86,7 @@ class FusedMaxOverTime(Converted, MaxOverTime):
 
 
 class SparseMaxOverTime(SparseConvolution, FusedMaxOverTime):
-    """FusedMaxOverTime that propagates the entries its selection keeps; made by `adopt`."""
+    """FusedMaxOverTime that propagates the entries its selection keeps; `adopt` converts a layer in place."""
 
     def select(
         self, gradient: Tensor, start: Tensor, offsets: Tensor
@@ -115,12 +115,22 @@ def one_per_channel(gradient: Tensor, start: Tensor) -> Entries:
     return Entries(gradient.reshape(-1), channels.reshape(-1), start.reshape(-1))
 
 
+class MaxContext(Context, Protocol):
+    layer: FusedMaxOverTime
+    active: bool
+
+
 class MaxPass(torch.autograd.Function):
     """MaxOverTime as an autograd node: forward saves the argmax, backward starts from its entries."""
 
     @staticmethod
     def forward(
-        ctx: Any, layer: FusedMaxOverTime, x: Tensor, index: Tensor, offsets: Tensor, *parameters: Tensor
+        ctx: MaxContext,
+        layer: FusedMaxOverTime,
+        x: Tensor,
+        index: Tensor,
+        offsets: Tensor,
+        *parameters: Tensor,
     ) -> Tensor:
         weight, bias = parameters
         find = best_windows_fast if uses_kernel(x, weight, bias) else best_windows
@@ -133,9 +143,9 @@ class MaxPass(torch.autograd.Function):
     @staticmethod
     @eager
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: MaxContext, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, index, offsets, weight, pooled, start = ctx.saved_tensors
-        layer = cast(FusedMaxOverTime, ctx.layer)
+        layer = ctx.layer
         gradient = torch.where(pooled <= 0, 0, grad)  # σ'(h) ⊙ ∂ℓ/∂z; a NaN passes
         selected = layer.select(gradient, start, offsets) if ctx.active else None
         entries, m = (one_per_channel(gradient, start), None) if selected is None else selected

@@ -7,8 +7,9 @@ M entries.
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv1d, embedding
@@ -164,7 +165,7 @@ def keep_entries(
     return None if found < 0 else (Entries(*(part[:found] for part in entries)), after)
 
 
-def arrays(*tensors: Tensor) -> Any:
+def arrays(*tensors: Tensor) -> list[np.ndarray]:
     """Return tensors as numpy arrays, on the same memory if they are contiguous, as outputs must be."""
     return [t.detach().contiguous().numpy() for t in tensors]
 

@@ -19,6 +19,7 @@ import numba
 from numba import njit
 from numba.core import config as numba_config
 from numba.core import event
+from numba.core.dispatcher import Dispatcher
 
 from .kernel_cache import KernelCache, report
 
@@ -65,7 +66,7 @@ def cache_folder() -> str:
 FOLDER = cache_folder()
 
 
-def kernel(function: Callable) -> Any:
+def kernel(function: Callable) -> Dispatcher:
     """Compile on first use, without the GIL and without threads of its own.
 
     Sums may be reordered and products fused, which makes them fast; NaN, infinity and exact division stay.
@@ -83,12 +84,12 @@ def kernel(function: Callable) -> Any:
     return compiled
 
 
-def called_by(compiled: Any) -> Iterator[Any]:
+def called_by(compiled: Dispatcher) -> Iterator[Dispatcher]:
     """Yield the kernels that a kernel calls, at any depth, some of them repeatedly."""
     function = compiled.py_func
     for name in function.__code__.co_names:
         below = function.__globals__.get(name)
-        if isinstance(getattr(below, "_cache", None), KernelCache):
+        if below is not None and isinstance(getattr(below, "_cache", None), KernelCache):
             yield below
             yield from called_by(below)
 
@@ -97,7 +98,7 @@ class _Announcement(event.Listener):
     """Writes to stderr that kernels compile: how far, on a terminal, else one line a process."""
 
     def __init__(self) -> None:
-        self._open: list[Any] = []  # a kernel, and those that it calls
+        self._open: list[Dispatcher] = []  # a kernel, and those that it calls
         self._total = self._done = 0
         self._said = False
 

@@ -47,17 +47,17 @@ class KernelCache(caching.FunctionCache):
         self._lock_path = Path(self._cache_path, f"{self._impl.filename_base}.lock")
         self._lock: IO[bytes] | None = None
 
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
+    def load_overload(self, sig: object, target_context: object) -> object:
         """Return the kernel for a signature; None, with the lock, where it has to be compiled."""
-        found = self._load(sig, target_context)
-        if found is None:
+        loaded = self._load(sig, target_context)
+        if loaded is None:
             self._wait()
-            found = self._load(sig, target_context)  # by now it may be there
-        if found is not None:
+            loaded = self._load(sig, target_context)  # by now it may be there
+        if loaded is not None:
             self._release()
-        return found
+        return loaded
 
-    def save_overload(self, sig: Any, data: Any) -> None:
+    def save_overload(self, sig: object, data: object) -> None:
         """Write a compiled kernel, where that is possible, and release the lock."""
         try:
             super().save_overload(sig, data)
@@ -74,7 +74,7 @@ class KernelCache(caching.FunctionCache):
             self._lock.close()
             self._lock = None
 
-    def _load(self, sig: Any, target_context: Any) -> Any:
+    def _load(self, sig: object, target_context: object) -> object:
         try:
             return super().load_overload(sig, target_context)
         except OSError as error:
@@ -107,7 +107,7 @@ class _Files(caching.IndexDataCacheFile):
     def _save_index(self, overloads: dict[object, str]) -> None:
         self._write(self._index_path, (self._source_stamp, overloads))
 
-    def _load_data(self, name: str) -> Any:
+    def _load_data(self, name: str) -> object:
         return _read(self._data_path(name))
 
     def _save_data(self, name: str, data: object) -> None:

@@ -170,7 +170,7 @@ def top_k(bits, k, largest, distance, search):
             low, reached = t, count
         else:
             high = t
-    above = low if reached <= k else low + 1  # else entries tie for the last places
+    above = low if reached <= k else low + 1  # else entries tie for the last positions
     ties, last = k - (count_reaching(magnitudes, padded, above) if reached > k else reached), np.int32(above)
     count = 0
     if reached <= k:

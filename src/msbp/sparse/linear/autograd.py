@@ -4,13 +4,13 @@ Letters: B batch, i in_features, n out_features, F tokens an example. Parameters
 None, per stage, and the table of an embedding, if there is one.
 """
 
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from ..buffers import address, address_of, empty, kernels_allowed, plain, supports
-from ..torch_compat import eager
+from ..torch_compat import Context, eager
 from .stage import Stage
 from .torch_path import SavedStage, pull, push
 from .workspace import Workspace
@@ -32,7 +32,7 @@ class StageRun:
         ]
         if embedding is not None:
             self.owners.append((embedding, "weight"))
-        self.pools: dict[tuple[Any, ...], list[Workspace]] = {}
+        self.pools: dict[tuple[object, ...], list[Workspace]] = {}
 
     def parameters(self) -> Parameters:
         """Return a weight and a bias, or None, per stage; then the embedding's table, if there is one."""
@@ -144,6 +144,13 @@ class Passing:
         return workspace.backward(grad, x, out, weights, needs, needs_x)
 
 
+class PassContext(Context, Protocol):
+    run: StageRun
+    parameters: tuple[Tensor | None, ...]
+    uses_kernel: bool
+    kept: list[int]  # k of each stage, in plain torch
+
+
 class Pass(torch.autograd.Function):
     """Consecutive stages as an autograd function.
 
@@ -153,7 +160,7 @@ class Pass(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, run: StageRun, passing: Passing | None, x: Tensor, *parameters: Tensor | None
+        ctx: PassContext, run: StageRun, passing: Passing | None, x: Tensor, *parameters: Tensor | None
     ) -> Tensor:
         ctx.run, ctx.parameters, ctx.uses_kernel = run, parameters, passing is not None
         # weights are saved, so that torch reports one that was changed in place
@@ -171,7 +178,7 @@ class Pass(torch.autograd.Function):
 
     @staticmethod
     @eager
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: PassContext, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise RuntimeError(
                 "the sparse backward pass has no second derivative: leave out create_graph=True"
@@ -191,7 +198,7 @@ class Pass(torch.autograd.Function):
 
 
 def pull_by_kernel(
-    node: Any, grad: Tensor, needs: tuple[bool, ...], needs_x: bool, free: bool = False
+    node: Context, grad: Tensor, needs: tuple[bool, ...], needs_x: bool, free: bool = False
 ) -> tuple[Tensor | None, list[Tensor | None]]:
     """Return ∂ℓ/∂x and the parameters' gradients of a node; with `free` its buffers are given back.
 

@@ -4,7 +4,7 @@ Letters: B batch, F tokens an example, N lookups, V rows of the table, E their w
 stage, U distinct tokens of a batch.
 """
 
-from typing import Any, TypeGuard, cast
+from typing import Protocol, TypeGuard, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from ..buffers import address, empty, plain, uses_kernel, zeros
 from ..kernels import embedding as kernels
 from ..row_sparse import RowSparseGradient
-from ..torch_compat import SGEMM, Converted, eager, eager_forward
+from ..torch_compat import SGEMM, Context, Converted, eager, eager_forward
 
 
 class RowEmbedding(Converted, nn.Embedding):
@@ -41,11 +41,16 @@ class RowEmbedding(Converted, nn.Embedding):
         return super().forward(ids)
 
 
+class LookupContext(Context, Protocol):
+    padding: int | None
+    rows: int
+
+
 class RowLookup(torch.autograd.Function):
     """A lookup as an autograd function, whose backward pass sums ∂ℓ/∂x by token."""
 
     @staticmethod
-    def forward(ctx: Any, padding: int | None, ids: Tensor, weight: Tensor) -> Tensor:
+    def forward(ctx: LookupContext, padding: int | None, ids: Tensor, weight: Tensor) -> Tensor:
         ctx.padding, ctx.rows = padding, len(weight)
         ctx.save_for_backward(ids)
         return nn.functional.embedding(ids, weight)
@@ -53,7 +58,7 @@ class RowLookup(torch.autograd.Function):
     @staticmethod
     @eager
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor]:
+    def backward(ctx: LookupContext, grad: Tensor) -> tuple[None, None, Tensor]:
         (ids,), V = ctx.saved_tensors, ctx.rows
         grad_x = plain(grad.reshape(-1, grad.shape[-1]))
         tokens = ids.reshape(-1).to(torch.int32).contiguous()
@@ -115,7 +120,7 @@ class Lookup:
 
 
 def keeps_rows(module: nn.Module) -> TypeGuard[nn.Embedding]:
-    """Return whether a module is an embedding that RowEmbedding can stand in for."""
+    """Return whether a module is an embedding that RowEmbedding can replace."""
     return type(module) is nn.Embedding and module.weight.requires_grad and has_ordinary_rows(module)
 
 

@@ -24,6 +24,7 @@ from .torch_path import SavedStage, pull
 
 KINDS = {kind: code for code, kind in enumerate([type(None), *MEMORIES.values()])}
 INT32 = torch.int32
+Table = tuple[int, int, int | None]  # rows and width of an embedding's table, and the row of padding
 WORDS = len(RECORD_WORDS)
 MEMORY, SLOTS, STARTS, TOUCHED, INDICES, ROWS, GRAD_WEIGHT, GRAD_BIAS, GRAD_X = (
     RECORD_WORDS[name]
@@ -37,7 +38,7 @@ class StageBuffers:
     """Buffers of one stage for up to `capacity` rows, and its record in the table that the kernels read."""
 
     def __init__(
-        self, stage: Stage, n: int, i: int, record: Any, capacity: int, below: "StageBuffers | None"
+        self, stage: Stage, n: int, i: int, record: np.void, capacity: int, below: "StageBuffers | None"
     ):
         self.stage, self.n, self.i, self.record = stage, n, i, record
         k, self.memory, gamma = stage.settings
@@ -104,14 +105,17 @@ class Workspace:
     """Buffers for batches of up to `capacity` rows, in use from a forward pass to its backward pass."""
 
     def __init__(
-        self, stages: tuple[Stage, ...], sizes: Sequence[tuple[int, int]], capacity: int, embedding: Any
+        self,
+        stages: tuple[Stage, ...],
+        sizes: Sequence[tuple[int, int]],
+        capacity: int,
+        embedding: Table | None,
     ):
         self.stages, self.capacity, self.width = stages, capacity, sizes[-1][0]
         self.table = table = np.zeros(len(stages), STAGE)
         self.address = table.ctypes.data
         self.column = {name: table[name] for name in STAGE.names or ()}
-        content: Any = table.view(np.uint8)
-        self.words = memoryview(content).cast("q")  # the fastest way to write single numbers
+        self.words = table.view(np.uint8).data.cast("q")  # the fastest way to write single numbers
         self.parts: list[StageBuffers] = []
         for depth, (stage, (n, i)) in enumerate(zip(stages, sizes, strict=True)):
             below = self.parts[-1] if self.parts else None

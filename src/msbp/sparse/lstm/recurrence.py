@@ -7,12 +7,12 @@ their gradient: to both weights, to the input, and through weight_hh to the time
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from ..torch_compat import eager
+from ..torch_compat import Context, eager
 from . import cell
 from .gradients import FullGradient, NotFinite, Saved, Weights
 
@@ -80,6 +80,10 @@ def pull(
             gradient.through_state(rows, grad_h[:n])
 
 
+class LayerContext(Context, Protocol):
+    plan: Plan
+
+
 class Layer(torch.autograd.Function):
     """A layer as an autograd function.
 
@@ -88,7 +92,7 @@ class Layer(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, plan: Plan, x: Tensor, h0: Tensor | None, c0: Tensor | None, *parameters: Tensor
+        ctx: LayerContext, plan: Plan, x: Tensor, h0: Tensor | None, c0: Tensor | None, *parameters: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         x, directions, batch = x.contiguous(), plan.weights(parameters), plan.steps[0].stop
         hidden = directions[0].hh.shape[-1]
@@ -105,7 +109,7 @@ class Layer(torch.autograd.Function):
 
     @staticmethod
     @eager
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: LayerContext, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise RuntimeError(
                 "the backward pass of an LSTM has no second derivative: leave out create_graph=True"

@@ -70,7 +70,7 @@ def read_corpus(files: Sequence[Path]) -> LabelledSentences:
     sentences = [words for lines in read for words in lines.sentences]
     labels = [label for label, lines in enumerate(read) for _ in lines.sentences]
     repeated = len(sentences) - len({tuple(words) for words in sentences})
-    notes.append(f"{repeated} repeated lines, which may stand in train and test at once")
+    notes.append(f"{repeated} repeated lines, which may be in train and test at once")
     return LabelledSentences(sentences, labels, tuple(notes))
 
 

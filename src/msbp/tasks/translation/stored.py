@@ -8,7 +8,6 @@ import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -20,7 +19,7 @@ KNOWN = {part.__name__: part for part in (Translation, Bleu, Seq2Seq)}
 PARTS = "task", "model", "method"  # method comes last: where it is, nothing before it is cut away
 
 
-def trusted(config: Any, allow: Sequence[Path] = ()) -> DictConfig:
+def trusted(config: object, allow: Sequence[Path] = ()) -> DictConfig:
     """The task, without its corpus, and the model of a stored configuration, resolved within itself.
 
     All classes that they name are today's: the project's own, or below the folders in `allow`. ValueError for
@@ -43,7 +42,7 @@ def trusted(config: Any, allow: Sequence[Path] = ()) -> DictConfig:
     return OmegaConf.create({key: current(part, key, allow) for key, part in parts.items()})
 
 
-def leaves(node: Any, key: str) -> Iterator[tuple[str, object]]:
+def leaves(node: object, key: str) -> Iterator[tuple[str, object]]:
     """All values below a node of plain data by dotted key."""
     if isinstance(node, Mapping):
         for name, value in node.items():
@@ -60,7 +59,7 @@ def calls_resolver(value: object) -> bool:
     return isinstance(value, str) and ":" in value.partition("${")[2]
 
 
-def closed(node: Any) -> Any:
+def closed(node: object) -> object:
     """A copy of a node whose values that may call a resolver are None."""
     if isinstance(node, Mapping):
         return {name: closed(value) for name, value in node.items()}
@@ -69,7 +68,7 @@ def closed(node: Any) -> Any:
     return None if calls_resolver(node) else node
 
 
-def current(node: Any, key: str, allow: Sequence[Path]) -> Any:
+def current(node: object, key: str, allow: Sequence[Path]) -> object:
     """A copy of a node of plain data whose `_target_`s are trusted and up to date."""
     if isinstance(node, list):
         return [current(value, f"{key}[{i}]", allow) for i, value in enumerate(node)]
@@ -90,8 +89,8 @@ def trusted_class(target: str, key: str, allow: Sequence[Path]) -> str:
     if module.startswith("msbp.") and name in KNOWN:
         return f"{KNOWN[name].__module__}.{name}"
     if lies_below(module, allow):
-        found = getattr(importlib.import_module(module), name, None)
-        if isinstance(found, type) and lies_below(found.__module__, allow):
+        kind = getattr(importlib.import_module(module), name, None)
+        if isinstance(kind, type) and lies_below(kind.__module__, allow):
             return target
     raise ValueError(
         f"{key}={target} is none of the classes that a translator consists of, {', '.join(KNOWN)}; if you "

@@ -179,8 +179,8 @@ class Translation(Task[Pairs]):
         longest_first = filled[side.lengths[filled].argsort(descending=True, stable=True)]
         for chosen in longest_first.split(self.batch_size):
             source, lengths = side.padded(chosen).to(device), side.lengths[chosen].to(device)
-            found = search(cast(Decoder, model), source, lengths)
-            for i, words in zip(chosen.tolist(), found, strict=True):
+            outputs = search(cast(Decoder, model), source, lengths)
+            for i, words in zip(chosen.tolist(), outputs, strict=True):
                 translations[i] = words
         return translations
 
