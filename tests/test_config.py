@@ -1,6 +1,7 @@
 """Configurations: composed, checked by annotations, and built."""
 
 import math
+import re
 import sys
 from types import ModuleType
 from typing import Annotated, Literal
@@ -13,7 +14,7 @@ from pydantic import Field
 from msbp.cli import explain
 from msbp.config import Options, PublishOptions, ReportOptions, build, compose
 from src.theory import TheoryOptions
-from src.train import TrainOptions
+from src.train import Request, TrainOptions
 
 OPTIONS = {"train": TrainOptions, "report": ReportOptions, "publish": PublishOptions, "theory": TheoryOptions}
 
@@ -159,3 +160,18 @@ def test_options_of_an_entry_point_are_checked_by_their_fields(wrong, said):
     with pytest.raises(ValueError) as refusal:
         Small.of(OmegaConf.create(right | wrong))
     assert said in str(refusal.value)
+
+
+@pytest.mark.parametrize("task", ["mnist", "pos_ewt", "subjectivity", "multi30k"])
+def test_a_model_that_does_not_fit_the_task_is_refused_in_one_line(task):
+    words = ["experiment=smoke", f"task={task}", "paths.offline=true"]
+    sizes = Request.of(compose(words)).task.splits(0).sizes
+    refused = 0
+    for model in ("mlp", "parser", "bilstm", "textcnn", "seq2seq", "transformer"):
+        try:
+            Request.of(compose([*words, f"model={model}", "model.hidden=48"])).model(sizes)
+        except ValueError as error:
+            told = rf"^model={model} does not fit the task's data: it (takes no|needs) .*; leave model= out"
+            assert re.search(told, str(error)) and "\n" not in str(error)
+            refused += 1
+    assert refused in (4, 5)

@@ -14,7 +14,7 @@ from torch import nn
 from msbp.optim import AdamW
 from msbp.sparse import convert
 
-STEPS, DATA = 60, Path(__file__).resolve().parents[2] / "data/MNIST/raw"
+STEPS, DATA = 40, Path(__file__).resolve().parents[2] / "data/MNIST/raw"
 torch.set_num_threads(1)
 torch.manual_seed(0)
 logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)
@@ -52,8 +52,8 @@ def read(name, head):
 
 def train(module):
     """Return the median seconds per step."""
-    images = read("train-images-idx3-ubyte.gz", 16).view(-1, 784)[:7680].float() / 255
-    labels = read("train-labels-idx1-ubyte.gz", 8)[:7680].long()
+    images = read("train-images-idx3-ubyte.gz", 16).view(-1, 784)[:5120].float() / 255
+    labels = read("train-labels-idx1-ubyte.gz", 8)[:5120].long()
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(images, labels), batch_size=128)
     pl.Trainer(
         max_steps=STEPS, accelerator="cpu", logger=False, enable_checkpointing=False,
@@ -65,7 +65,9 @@ def train(module):
 plain = Classifier(torch.optim.AdamW, fused=True)
 module = copy.deepcopy(plain)
 module.optimizer, module.options = AdamW, {}
-print("converted:", convert(module, r=0.04))
+print("converted:", convert(module, r=0.1))
 before, after = train(plain), train(module)
 report("MNIST", before, after)
-print(f"loss of the last batch: {plain.loss:.3f} plain, {module.loss:.3f} converted")
+print(
+    f"loss of batch {STEPS}: {plain.loss:.3f} plain, {module.loss:.3f} converted: r = 0.1 learns less a step"
+)

@@ -22,7 +22,7 @@ from msbp.integrations.transformers import SparseCallback
 from msbp.optim import AdamW
 from msbp.sparse import convert
 
-STEPS = 12
+STEPS = 8
 torch.set_num_threads(1)
 torch.manual_seed(0)
 

@@ -161,9 +161,10 @@ def _hint(text: str) -> str:
             "\nhint: several values need -m, as in: python -m src.train -m 'seed=range(0,3)'; a list needs "
             "brackets, as in: only=[mnist,polarity]"
         )
-    if "mismatched input" in text or "no viable alternative" in text or "token recognition" in text:
+    if re.search("mismatched input|no viable alternative|token recognition|NoViableAlt", text):
         return (
-            "\nhint: quote a value that holds = , ( ) or spaces twice, as in: 'paths.data=\"my data, new\"'"
+            "\nhint: quote a value that holds = , ( ) spaces or letters beyond a to z twice, as in: "
+            "'paths.data=\"my data, new\"'"
         )
     if "Config group override must be a string or a list" in text:
         return "\nhint: to choose nothing, leave the choice out"

@@ -159,9 +159,25 @@ def build(node: DictConfig, **arguments: object) -> Any:
         if not key:
             raise ValueError(str(cause)) from error
         if isinstance(cause, ValidationError):
+            if misfit := _misfit(cause, node):
+                raise ValueError(misfit) from error
             at = OmegaConf.select(node._get_root(), key[1])
             raise ValueError(_paragraph(cause, at, parameters(at._target_) or {})) from error
         raise ValueError(f"{key[1]}: {cause}") from error
+
+
+def _misfit(error: ValidationError, node: DictConfig) -> str:
+    """Return that a node does not take what its caller has; nothing where the error is another."""
+    given = [str(one["loc"][-1]) for one in error.errors() if one["type"] == "unexpected_keyword_argument"]
+    lacking = [str(one["loc"][-1]) for one in error.errors() if one["type"].startswith("missing")]
+    words = [f"takes no {', '.join(given)}"] * bool(given) + [f"needs {', '.join(lacking)}"] * bool(lacking)
+    key = node._get_full_key(None)
+    if not words:
+        return ""
+    return (
+        f"{key}={node.get('name', node.get('_target_'))} does not fit the task's data: it "
+        f"{' and '.join(words)}; leave {key}= out for the task's own"
+    )
 
 
 def check(node: DictConfig) -> None:

@@ -1,12 +1,14 @@
 """Conversion: which layers are replaced, what stays the same, and what is refused."""
 
 import copy
+from contextlib import nullcontext
 
 import pytest
 import torch
 from torch import nn
 
 from msbp.sparse import SparseLinear, convert, fuse, memories, reference
+from msbp.sparse.buffers import plain_torch
 
 from .networks import Branches, Declared, Shared, each_model
 from .problems import assert_close, each_dtype, gradients, mlp, state
@@ -192,6 +194,13 @@ def test_layers_that_do_not_exist_or_are_not_linear_are_refused_by_name():
         {"carry": "batch"},
         {"selection": "per_position"},  # no convolution
         {"selection": "pooled"},
+        {"min_width": -1},
+        {"min_width": 1.5},
+        {"min_width": True},
+        {"min_width": "wide"},
+        {"skip_zero_rows": 1},
+        {"skip_zero_rows": None},
+        {"save_memory": "yes"},
     ],
     ids=str,
 )
@@ -201,6 +210,48 @@ def test_wrong_choices_are_refused_before_anything_is_changed(wrong):
         convert(model, **wrong)
     assert all(str(value) in str(error.value) for value in wrong.values())
     assert type(model) is nn.Sequential and type(model[0]) is nn.Linear
+
+
+CONVERTED = {
+    "linear": lambda: (mlp(4, 8, 3), "0", {}),
+    "convolution": lambda: (nn.ModuleDict({"0": nn.Conv2d(2, 8, 3)}), "0", {"layers": "0"}),
+    "LSTM": lambda: (nn.ModuleDict({"0": nn.LSTM(4, 8)}), "0.l0", {"min_width": 0}),
+}
+
+
+@pytest.mark.parametrize("build", CONVERTED.values(), ids=CONVERTED)
+@pytest.mark.parametrize("k", [0, -1, 9, 2.0, "2", None, True, float("nan")], ids=repr)
+def test_a_k_that_a_layer_does_not_have_is_refused_when_it_is_set(build, k):
+    model, _, options = build()
+    convert(model, 0.5, **options)
+    with pytest.raises(ValueError, match=rf"layer 0 cannot keep k = {k!r} of its 8 outputs.*1 to 8"):
+        model[0 if isinstance(model, nn.Sequential) else "0"].k = k
+    assert model.get_submodule("0").k == 4
+    model.get_submodule("0").k = 8
+    assert model.get_submodule("0").k == 8
+
+
+@pytest.mark.parametrize("build", CONVERTED.values(), ids=CONVERTED)
+@pytest.mark.parametrize("gamma", [-0.1, 1.1, float("nan"), float("inf"), "1", None, True], ids=repr)
+def test_a_gamma_out_of_range_is_refused_when_it_is_set(build, gamma):
+    model, memory, options = build()
+    convert(model, 0.5, 0.5, **options)
+    with pytest.raises(ValueError, match=r"gamma must be a number in \[0, 1\]"):
+        memories(model)[memory].gamma = gamma
+    assert memories(model)[memory].gamma == 0.5
+
+
+def test_the_gamma_that_is_set_is_the_one_of_an_lstm_by_kernel_and_in_torch():
+    found = []
+    for context in (nullcontext, plain_torch):
+        torch.manual_seed(0)
+        model = nn.ModuleDict({"rnn": nn.LSTM(4, 8)})
+        convert(model, 0.25, 0.5, min_width=0)
+        memories(model)["rnn.l0"].gamma = 0.0
+        with context():
+            model["rnn"](torch.randn(3, 2, 4))[0].sum().backward()
+        found.append(memories(model)["rnn.l0"].m)
+    assert not found[0].any() and not found[1].any()
 
 
 @pytest.mark.parametrize("second", [convert, fuse])

@@ -46,6 +46,17 @@ def test_only_layers_that_get_faster_are_converted_and_the_others_are_reported(g
     assert table["fast"] == "1.50× on the sample" and table["slow"].startswith("not faster")
 
 
+@pytest.mark.parametrize(
+    "sample", [3, "batch", torch.ones(4, 9), {"y": torch.ones(4, 8)}, iter([torch.ones(4, 8)])], ids=str
+)
+def test_a_sample_that_the_model_does_not_take_is_refused_and_the_model_is_unchanged(sample):
+    model = Model()
+    with pytest.raises(ValueError, match=r"Model fails on the sample .*sample= takes the arguments"):
+        convert(model, 0.25, sample=sample)
+    assert type(model.fast) is nn.Linear
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
 def test_a_sample_leaves_model_and_generator_as_they_were(gains):
     model = Model()
     model.drop.eval()

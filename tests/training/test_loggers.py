@@ -1,8 +1,11 @@
 """Loggers: metrics every N steps and every epoch, the configuration once, several at once, nothing online."""
 
+import csv
+import sys
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
 from msbp.config import CONF, compose
 from msbp.training.loggers import Loggers
@@ -93,22 +96,39 @@ def test_loggers_do_not_change_the_signature(tmp_path):
     assert record.signature(config(tmp_path, "logger=csv", "log_every=7")) == plain
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in Path(CONF, "logger").glob("*.yaml")))
+@pytest.mark.parametrize(
+    "name", sorted({path.stem for path in Path(CONF, "logger").glob("*.yaml")} - {"csv"})
+)
 def test_a_logger_whose_library_is_missing_is_named_with_what_to_install(name, tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "lightning", None)
+    monkeypatch.setitem(sys.modules, "lightning", None)
     with pytest.raises(ValueError, match=rf"logger={name}: (?s:.*)pip install -e '.\[loggers\]'"):
         Loggers.of(config(tmp_path, f"logger={name}"))
 
 
+def test_csv_has_a_row_a_step_and_an_epoch_in_a_folder_a_run_without_other_libraries(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lightning", None)
+    for count in range(2):
+        record = train(
+            config(tmp_path, "logger=csv", "log_every=1", f"seed={count}"), tmp_path / f"run{count}", []
+        )
+    first, second = sorted((tmp_path / "csv" / "mnist-msbp").iterdir())
+    assert (first.name, second.name) == ("version_0", "version_1")
+    with open(second / "metrics.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    steps, epochs = ([row for row in rows if row[name]] for name in ("loss", "epoch/dev"))
+    assert [int(row["step"]) for row in steps] == list(range(1, record["steps"] + 1))
+    assert [float(row["epoch/dev"]) for row in epochs] == [row["dev"] for row in record["history"]]
+    assert len(rows) == len(steps) + len(epochs)
+    assert OmegaConf.load(second / "hparams.yaml").method.name == "msbp"
+
+
 @pytest.mark.filterwarnings("ignore")
-def test_csv_and_tensorboard_write_their_files(tmp_path):
+def test_csv_and_tensorboard_log_side_by_side(tmp_path):
     pytest.importorskip("lightning")
     pytest.importorskip("tensorboard")
     train(config(tmp_path, "logger=[csv,tensorboard]", "log_every=1"), tmp_path / "run", [])
-    (metrics,) = (tmp_path / "csv").rglob("metrics.csv")
-    assert "epoch/dev" in metrics.read_text().splitlines()[0]
+    assert list((tmp_path / "csv").rglob("metrics.csv"))
     assert list((tmp_path / "tensorboard").rglob("events.out.*"))
-    assert list((tmp_path / "csv").rglob("hparams.yaml"))
 
 
 @pytest.mark.parametrize("wrong", ["log_every=0", "log_every=a"])

@@ -61,6 +61,12 @@ class Point(Stored):
     rows: list[BenchmarkRow]
 
 
+class Protocol(Stored):
+    """How often the models were built anew; files of earlier versions do not say it."""
+
+    repetitions: int = 1
+
+
 class Benchmark(Stored):
     """One case alone, with rows; a sweep has a key and points instead."""
 
@@ -75,6 +81,7 @@ class Benchmark(Stored):
     dirty: bool
     settings: str = ""
     timing_rule: int = Field(default=1, ge=1)
+    protocol: Protocol = Protocol()
 
 
 class Case(Benchmark):

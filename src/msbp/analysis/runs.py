@@ -25,7 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..files import Fields, parsed
 from ..record import ANGLES, NAME, Model, Record, validated
-from . import benchmarks
+from . import benchmarks, checks
 from .benchmarks import Result
 from .settings import Config, Settle
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .tables import Table
 
 log = logging.getLogger(__name__)
-RECORDS, BENCHMARKS, THEORY = "records.jsonl", "bench.json", "theory.json"
+RECORDS, BENCHMARKS = "records.jsonl", "bench.json"
 DIVERGED = "diverged.json"  # in the folder of a run that did, in place of a record
 # Seconds depend on these besides the setting; the values are their names in remarks.
 PLATFORM = {
@@ -153,7 +153,7 @@ def own(outputs: Path, published: Path, settle: Settle, where: Sequence[str] = (
     files = [path for path in sorted(outputs.rglob(ANGLES)) if others not in path.resolve().parents]
     measured = benchmarks.own(outputs / "bench", damaged)
     runs, angles = read_runs(outputs, damaged), read_angles(files, damaged)
-    theory = read_theory(outputs / THEORY, damaged)
+    theory = checks.read_theory(outputs / checks.NAME, damaged)
     diverged = read_diverged(outputs, damaged)
     return Sources(runs, settle, measured, angles, where, damaged, theory, diverged)
 
@@ -163,20 +163,8 @@ def published(folder: Path, settle: Settle) -> Sources:
     damaged: list[str] = []
     runs, angles = read_runs(folder / RECORDS, damaged), read_angles([folder / ANGLES], damaged)
     measured = benchmarks.read(folder / BENCHMARKS, damaged)
-    return Sources(runs, settle, measured, angles, (), damaged, read_theory(folder / THEORY, damaged))
-
-
-def read_theory(path: Path, damaged: list[str]) -> Fields | None:
-    """Return the checks that `python -m src.theory` left, if it did; a damaged file is added to damaged."""
-    for source, text in contents([path] if path.exists() else [], damaged):
-        try:
-            found = parsed(text)
-            if not isinstance(found, dict) or not {"lemma_3", "lemma_4", "theorem_1"} <= found.keys():
-                raise ValueError("no checks of lemmas and theorems")
-            return found
-        except ValueError as error:
-            damaged.append(f"{source}: {error}")
-    return None
+    theory = checks.read_theory(folder / checks.NAME, damaged)
+    return Sources(runs, settle, measured, angles, (), damaged, theory)
 
 
 def read_runs(path: Path, damaged: list[str]) -> pd.DataFrame:

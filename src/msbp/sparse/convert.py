@@ -19,7 +19,7 @@ from .linear.embedding import RowEmbedding, keeps_rows
 from .linear.linear import Chain, SparseLayer, SparseLinear
 from .linear.transposed import conv1d, sparse_conv1d
 from .lstm.lstm import FusedLSTM, SparseLSTM, adoptable, check_lstm_choices
-from .memory import GradientMemory, check_choices, is_number
+from .memory import GradientMemory, check_choices
 from .sparsifiers import TOP_K, entries_kept
 from .status import REMARKS
 from .torch_compat import Converted
@@ -86,7 +86,11 @@ def convert(
     An nn.Sequential that holds a sparse linear layer becomes a Chain. ValueError if a setting is out of range
     or applies to no layer, a pattern fits no layer, or no layer is found; the model is unchanged then.
     """
-    ratios, layers, exclude = _ratios(r), choice.reusable(layers), choice.reusable(exclude)
+    ratios, layers, exclude = choice.ratios_of(r), choice.reusable(layers), choice.reusable(exclude)
+    choice.check_min_width(min_width)
+    for argument, flag in (("skip_zero_rows", skip_zero_rows), ("save_memory", save_memory)):
+        if not isinstance(flag, bool):
+            raise ValueError(f"{argument} must be True or False, got {flag!r}")
     check_choices(gamma, memory, selection, bias, sparsifier, memory_control)
     check_lstm_choices(memory, gates, carry)
     _refuse_fused(model)
@@ -94,16 +98,16 @@ def convert(
     candidates = choice.convertible(model, kinds)
     for argument, given in (("r", list(ratios)), ("layers", layers), ("exclude", exclude)):
         if given is not None and not (argument == "r" and not isinstance(r, Mapping)):
-            _check_names(argument, given, model, candidates)
+            choice.check_names(argument, given, model, candidates)
     calls: dict[str, trial.Call] = (
         {} if sample is None else trial.calls(model, sample, _linear_and(model, candidates))
     )
-    names, skipped = _chosen(model, candidates, r, layers, exclude, min_width, calls)
+    names, skipped = choice.chosen(model, candidates, r, layers, exclude, min_width, list(calls))
     found = {name: candidates[name] if name in candidates else _layer(model, name, kinds) for name in names}
     if not found:
         raise ValueError(_nothing_left(model, candidates, skipped))
     _refuse_unused({type(layer) for layer in found.values()}, selection, gates, carry)
-    kept = {name: entries_kept(_ratio(ratios, name), width(layer)) for name, layer in found.items()}
+    kept = {name: entries_kept(choice.ratio(ratios, name), width(layer)) for name, layer in found.items()}
 
     def adopt(layer: nn.Module, name: str) -> None:
         kind: Any = kinds[type(layer)]
@@ -183,69 +187,12 @@ def memories(model: nn.Module) -> dict[str, GradientMemory]:
     }
 
 
-def _ratios(r: float | Mapping[Pattern, float]) -> dict[Pattern, float]:
-    """Return the sparse ratios by pattern; ValueError for one out of range."""
-    ratios: dict[Pattern, float] = dict(r) if isinstance(r, Mapping) else {"*": r}
-    for pattern, ratio in ratios.items():
-        if not (is_number(ratio) and 0 < ratio <= 1):
-            of = "" if not isinstance(r, Mapping) else f" of {getattr(pattern, 'pattern', pattern)!r}"
-            raise ValueError(
-                f"sparse ratio r{of} must be a number in (0, 1], got {ratio!r}; without it backpropagation "
-                "is plain"
-            )
-    if not ratios:
-        raise ValueError("r={} selects no layer: give a number, or a mapping from patterns to numbers")
-    return ratios
-
-
-def _ratio(ratios: Mapping[Pattern, float], name: str) -> float:
-    """Return the ratio of a layer: of its name, else of the first pattern that fits."""
-    if name in ratios:
-        return ratios[name]
-    for pattern, ratio in ratios.items():
-        if choice.fits(pattern, name):
-            return ratio
-    raise ValueError(f"r has no ratio for layer {name!r}: add it, or '*' for all others, to r={dict(ratios)}")
-
-
 def _sparse_kinds() -> dict[type[nn.Module], Any]:
     """Return the sparse class of each class that can be converted."""
     transposed: Any = conv1d()
     # convert makes dense maxima over time of its own, which a second conversion may take
     known: dict[type[nn.Module], Any] = SPARSE_OF | {FusedMaxOverTime: SparseMaxOverTime}
     return known if transposed is None else known | {transposed: sparse_conv1d(transposed)}
-
-
-def _chosen(
-    model: nn.Module,
-    candidates: Mapping[str, nn.Module],
-    r: float | Mapping[Pattern, float],
-    layers: Layers | None,
-    exclude: Layers | None,
-    min_width: int | None,
-    calls: dict[str, trial.Call],
-) -> tuple[list[str], dict[str, str]]:
-    """Return the names of the layers to convert, and of others why they stay as they are."""
-    skipped: dict[str, str] = {}
-    if layers is not None:
-        exact = [name for name in choice.listed(layers) if isinstance(name, str) and choice.is_name(name)]
-        matched = [name for name, module in candidates.items() if choice.matches(layers, name, module)]
-        names = list(dict.fromkeys([*exact, *matched]))
-    else:
-        last = next((name for name in reversed(calls) if choice.is_linear(model.get_submodule(name))), None)
-        least = (0 if calls else choice.MIN_WIDTH) if min_width is None else min_width
-        least = 0 if isinstance(r, Mapping) else least
-        names, skipped = choice.hidden(model, candidates, least, last)
-        if isinstance(r, Mapping):
-            exact = [name for name in r if isinstance(name, str) and choice.is_name(name)]
-            fitting = [name for name in names if any(choice.fits(pattern, name) for pattern in r)]
-            skipped |= {name: "no pattern of r fits" for name in names if name not in fitting}
-            names = list(dict.fromkeys([*exact, *fitting]))
-    if exclude is not None:
-        out = [name for name in names if choice.matches(exclude, name, model.get_submodule(name))]
-        skipped |= dict.fromkeys(out, "excluded")
-        names = [name for name in names if name not in out]
-    return names, {name: reason for name, reason in skipped.items() if name not in names}
 
 
 def _slower(
@@ -281,15 +228,6 @@ def _nothing_left(model: nn.Module, candidates: Mapping[str, nn.Module], skipped
     reasons = "".join(f"\n  {name}: {reason}" for name, reason in skipped.items())
     hint = f"layers=[] may name {list(candidates)}" if candidates else f"it has nothing of {KINDS}"
     return f"{type(model).__name__} has no hidden layer to make sparse; {hint}{reasons}"
-
-
-def _check_names(argument: str, given: Layers, model: nn.Module, candidates: Mapping[str, nn.Module]) -> None:
-    """Raise ValueError for a pattern that fits no layer, unless it is the name of some other module."""
-    modules = dict(model.named_modules())
-    known = modules if argument == "exclude" else candidates
-    names = [pattern for pattern in choice.listed(given) if isinstance(pattern, str) and pattern in modules]
-    rest: Any = [pattern for pattern in choice.listed(given) if pattern not in names]
-    choice.check_patterns(argument, rest if rest or names else given, model, list(known))
 
 
 def _layer(model: nn.Module, name: str, kinds: Mapping[type[nn.Module], Any]) -> nn.Module:

@@ -3,9 +3,12 @@
 import fnmatch
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
 
 from torch import nn
 from torch.nn.utils import parametrize
+
+from .memory import is_number
 
 Pattern = str | re.Pattern[str]  # a dotted name, a glob, or a regular expression that is searched for
 Layers = Pattern | Iterable[Pattern] | Callable[[str, nn.Module], bool]
@@ -14,6 +17,86 @@ MIN_WIDTH = 128  # of inputs and outputs; narrower layers gain nothing on averag
 OUTPUT_CONTAINERS = ("head", "heads", "lm_head", "classifier", "fc", "score", "qa_outputs")
 OUTPUT_NAMES = (*OUTPUT_CONTAINERS, "decoder")
 ADAPTER = re.compile(r"(^|[._])(lora|adapters?)([._]|$)", re.IGNORECASE)
+
+
+def ratios_of(r: float | Mapping[Pattern, float]) -> dict[Pattern, float]:
+    """Return the sparse ratios by pattern; ValueError for one out of range."""
+    ratios: dict[Pattern, float] = dict(r) if isinstance(r, Mapping) else {"*": r}
+    for pattern, share in ratios.items():
+        if not (is_number(share) and 0 < share <= 1):
+            of = "" if not isinstance(r, Mapping) else f" of {getattr(pattern, 'pattern', pattern)!r}"
+            raise ValueError(
+                f"sparse ratio r{of} must be a number in (0, 1], got {share!r}; without it backpropagation "
+                "is plain"
+            )
+    if not ratios:
+        raise ValueError("r={} selects no layer: give a number, or a mapping from patterns to numbers")
+    return ratios
+
+
+def ratio(ratios: Mapping[Pattern, float], name: str) -> float:
+    """Return the ratio of a layer: of its name, else of the first pattern that fits."""
+    if name in ratios:
+        return ratios[name]
+    for pattern, share in ratios.items():
+        if fits(pattern, name):
+            return share
+    raise ValueError(f"r has no ratio for layer {name!r}: add it, or '*' for all others, to r={dict(ratios)}")
+
+
+def check_min_width(width: object) -> None:
+    """Raise ValueError unless a width is a whole number of at least 0, or None."""
+    if width is not None and not (
+        isinstance(width, Integral) and not isinstance(width, bool) and int(width) >= 0
+    ):
+        raise ValueError(
+            f"min_width must be a whole number of inputs and outputs, at least 0, or None for {MIN_WIDTH}; "
+            f"got {width!r}"
+        )
+
+
+def chosen(
+    model: nn.Module,
+    candidates: Mapping[str, nn.Module],
+    r: float | Mapping[Pattern, float],
+    layers: Layers | None,
+    exclude: Layers | None,
+    min_width: int | None,
+    calls: Sequence[str],
+) -> tuple[list[str], dict[str, str]]:
+    """Return the names of the layers to convert, and of others why they stay as they are.
+
+    candidates: all layers that can be converted. calls: the layers that a sample runs, in order.
+    """
+    skipped: dict[str, str] = {}
+    if layers is not None:
+        exact = [name for name in listed(layers) if isinstance(name, str) and is_name(name)]
+        matched = [name for name, module in candidates.items() if matches(layers, name, module)]
+        names = list(dict.fromkeys([*exact, *matched]))
+    else:
+        last = next((name for name in reversed(calls) if is_linear(model.get_submodule(name))), None)
+        least = (0 if calls else MIN_WIDTH) if min_width is None else min_width
+        least = 0 if isinstance(r, Mapping) else least
+        names, skipped = hidden(model, candidates, least, last)
+        if isinstance(r, Mapping):
+            exact = [name for name in r if isinstance(name, str) and is_name(name)]
+            fitting = [name for name in names if any(fits(pattern, name) for pattern in r)]
+            skipped |= {name: "no pattern of r fits" for name in names if name not in fitting}
+            names = list(dict.fromkeys([*exact, *fitting]))
+    if exclude is not None:
+        out = [name for name in names if matches(exclude, name, model.get_submodule(name))]
+        skipped |= dict.fromkeys(out, "excluded")
+        names = [name for name in names if name not in out]
+    return names, {name: reason for name, reason in skipped.items() if name not in names}
+
+
+def check_names(argument: str, given: Layers, model: nn.Module, candidates: Mapping[str, nn.Module]) -> None:
+    """Raise ValueError for a pattern that fits no layer, unless it is the name of some other module."""
+    modules = dict(model.named_modules())
+    known = modules if argument == "exclude" else candidates
+    names = [pattern for pattern in listed(given) if isinstance(pattern, str) and pattern in modules]
+    rest: Layers = [pattern for pattern in listed(given) if pattern not in names]
+    check_patterns(argument, rest if rest or names else given, model, list(known))
 
 
 def matches(patterns: Layers, name: str, module: nn.Module) -> bool:

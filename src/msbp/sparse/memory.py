@@ -31,11 +31,14 @@ class GradientMemory(nn.Module, ABC):
     ):
         super().__init__()
         self.control = control
-        if not 0 <= gamma <= 1:
-            raise ValueError(f"memory ratio gamma must be in [0, 1], got {gamma}")
         self.gamma = gamma
         m = torch.zeros(rows, out_features, dtype=torch.float32, device="cpu")  # not torch's defaults
         self.register_buffer("m", m, persistent=False)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "gamma":
+            check_gamma(value)
+        super().__setattr__(name, value)
 
     @abstractmethod
     def estimate(self, grad_h: Tensor, sparsifier: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
@@ -230,10 +233,7 @@ def check_choices(
     memory_control: str | None = None,
 ) -> None:
     """ValueError unless gamma is in range and the options are known and compatible."""
-    if not (is_number(gamma) and 0 <= gamma <= 1):
-        raise ValueError(
-            f"memory ratio gamma must be a number in [0, 1], got {gamma!r}; 0 is SBP, without memory"
-        )
+    check_gamma(gamma)
     known: list[tuple[str, str, Collection[str]]] = [
         ("memory", memory, MEMORIES),
         ("selection", selection, SPARSIFIERS),
@@ -254,6 +254,14 @@ def check_choices(
         raise ValueError(
             f"memory_control={memory_control} replaces the memory, and gamma = 0 has none: choose a gamma "
             "above 0, or leave memory_control out"
+        )
+
+
+def check_gamma(gamma: object) -> None:
+    """Raise ValueError unless gamma is a number in range."""
+    if not (is_number(gamma) and 0 <= gamma <= 1):  # type: ignore[operator]
+        raise ValueError(
+            f"memory ratio gamma must be a number in [0, 1], got {gamma!r}; 0 is SBP, without memory"
         )
 
 

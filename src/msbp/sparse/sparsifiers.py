@@ -7,6 +7,8 @@ The paper's is top_k, which alone has CPU kernels; the others are here to compar
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from numbers import Integral
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +23,29 @@ Sparsifier = Callable[[Tensor, int], Tensor]
 def entries_kept(r: float, out_features: int) -> int:
     """Return k, the number of entries that a sparse ratio r keeps of a layer's width: at least one."""
     return max(1, round(r * out_features))
+
+
+def checked_k(k: object, out_features: int, name: str) -> int:
+    """Return the number of entries that a layer of this name keeps; ValueError unless it has as many."""
+    if isinstance(k, Integral) and not isinstance(k, bool) and 1 <= int(k) <= out_features:
+        return int(k)
+    raise ValueError(
+        f"layer {name} cannot keep k = {k!r} of its {out_features} outputs: give a whole number from 1 to "
+        f"{out_features}"
+    )
+
+
+class KeepsEntries(nn.Module):
+    """Base of layers that keep k entries of a gradient; a k that they do not have is refused."""
+
+    name: str
+    k: int
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "k":
+            layer: Any = self
+            value = checked_k(value, layer.out_features, self.name or str(self))
+        super().__setattr__(name, value)
 
 
 def largest(magnitude: Tensor, k: int) -> Tensor:

@@ -12,6 +12,11 @@ from torch import Tensor, nn
 
 REPEATS, LEAST_SECONDS = 5, 0.02  # of each layer: at least so many passes, and so long
 
+WANTED = (
+    "sample= takes the arguments of its forward pass, as a tensor, a tuple or a mapping of one batch, or a "
+    "function that calls it, as in sample=lambda model: model(x)"
+)
+
 
 @dataclass
 class Call:
@@ -45,6 +50,10 @@ def calls(model: nn.Module, sample: object, layers: Mapping[str, nn.Module]) -> 
     try:
         with evaluation(model), torch.enable_grad(), torch.random.fork_rng(devices=[]):
             forward(model, sample)
+    except Exception as error:
+        raise ValueError(
+            f"{type(model).__name__} fails on the sample ({type(error).__name__}: {error}); {WANTED}"
+        ) from error
     finally:
         for handle in handles:
             handle.remove()
@@ -52,7 +61,9 @@ def calls(model: nn.Module, sample: object, layers: Mapping[str, nn.Module]) -> 
 
 
 def forward(model: nn.Module, sample: object) -> object:
-    """Return the model's output for a sample."""
+    """Return the model's output for a sample; TypeError for what is none."""
+    if not (callable(sample) or isinstance(sample, Tensor | Mapping | tuple | list)):
+        raise TypeError(f"{type(sample).__name__} is no sample")
     if callable(sample) and not isinstance(sample, Tensor | Mapping):
         return sample(model)
     if isinstance(sample, Mapping):

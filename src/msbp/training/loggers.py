@@ -1,18 +1,66 @@
-"""Loggers of a run, Lightning's or others with their methods: TensorBoard, MLflow, Weights & Biases, CSV."""
+"""Loggers of a run: CSV, and Lightning's or others with their methods: TensorBoard, MLflow, W&B."""
 
+import csv
+import itertools
 import json
 import logging
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from ..config import build
+from ..files import csv_text, save
 from .clock import Clock
 from .run import State
 
 log = logging.getLogger(__name__)
 INSTALL = "pip install -e '.[loggers]' has Lightning's"
+
+
+class CSVLogger:
+    """Metrics in `metrics.csv` and the configuration in `hparams.yaml`, in a new `version_N` of a folder.
+
+    A row has the step and what was logged at it, and is written at once; other columns stay empty.
+    """
+
+    def __init__(self, save_dir: str, name: str):
+        self.rows: list[dict[str, Any]] = []
+        self.columns = ["step"]
+        folders = (Path(save_dir, name, f"version_{number}") for number in itertools.count())
+        self.folder = next(folder for folder in folders if claimed(folder))
+
+    def log_hyperparams(self, parameters: Mapping[str, Any]) -> None:
+        """Write the configuration."""
+        save({self.folder / "hparams.yaml": OmegaConf.to_yaml(OmegaConf.create(dict(parameters)))})
+
+    def log_metrics(self, metrics: Mapping[str, Any], step: int) -> None:
+        """Write a row."""
+        row, path = {"step": step, **metrics}, self.folder / "metrics.csv"
+        self.rows.append(row)
+        new = [name for name in row if name not in self.columns]
+        self.columns += new
+        if new:
+            save({path: csv_text([dict.fromkeys(self.columns, "") | each for each in self.rows])})
+            return
+        with open(path, "a", newline="", encoding="utf-8") as file:
+            csv.DictWriter(file, self.columns, lineterminator="\n").writerow(row)
+
+    def save(self) -> None:
+        """Do nothing: all rows are written."""
+
+    def finalize(self, status: str) -> None:
+        """Do nothing: all rows are written."""
+
+
+def claimed(folder: Path) -> bool:
+    """Return whether a folder did not exist and was made."""
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        return False
+    return True
 
 
 class Loggers:

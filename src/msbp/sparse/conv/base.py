@@ -22,7 +22,7 @@ from ..memory import (
     check_choices,
     memory_of,
 )
-from ..sparsifiers import TOP_K, Sparsifier, largest_of_rows, sparsifier_of, unified_top_k
+from ..sparsifiers import TOP_K, KeepsEntries, Sparsifier, largest_of_rows, sparsifier_of, unified_top_k
 from ..torch_compat import Converted
 from .patches import Entries, keep_entries
 
@@ -76,7 +76,7 @@ SELECTIONS = {
 }
 
 
-class SparseConvolution(Converted):
+class SparseConvolution(KeepsEntries, Converted):
     """Base of sparse convolutions: k of F out_channels, a selection, a memory, options as SparseLinear's.
 
     selection: per_example (k T of all F T entries of an example) | per_position (k of the F channels at each

@@ -12,7 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from ..memory import BIAS_GRADIENTS, GradientMemory, SharedMemory, check_choices, memory_of
-from ..sparsifiers import HAVE_KERNELS, TOP_K, Sparsifier, largest_of_rows, sparsifier_of, top_k
+from ..sparsifiers import (
+    HAVE_KERNELS,
+    TOP_K,
+    KeepsEntries,
+    Sparsifier,
+    largest_of_rows,
+    sparsifier_of,
+    top_k,
+)
 from ..torch_compat import MODULE_HOOKS, Converted, eager, eager_forward
 from .autograd import StageRun
 from .embedding import has_ordinary_rows
@@ -21,7 +29,7 @@ from .stage import ACTIVATIONS, IDENTITY, Stage
 Step = Callable[[Tensor], Tensor]
 
 
-class SparseLayer(Converted):
+class SparseLayer(KeepsEntries, Converted):
     """A linear layer that keeps k entries of ∂ℓ/∂h and carries gamma times the rest to the next step.
 
     gamma: 0 is SBP. memory: shared | per_slot | sequential. selection: per_example | unified.
@@ -60,10 +68,6 @@ class SparseLayer(Converted):
         sparsifier: str = TOP_K,
         memory_control: str | None = None,
     ) -> None:
-        if not 1 <= k <= self.out_features:
-            raise ValueError(
-                f"layer {self.name or self} cannot keep k = {k} of its {self.out_features} outputs"
-            )
         check_choices(gamma, memory, selection, bias_gradient, sparsifier, memory_control)
         self.k, self.dense_bias = k, BIAS_GRADIENTS[bias_gradient]
         self.sparsifier = sparsifier_of(sparsifier, selection, gamma > 0, self.name)

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ..buffers import CPU, uses_kernel
 from ..dropout import dropout
 from ..memory import BIAS_GRADIENTS, GradientMemory, check_choices, memory_of
-from ..sparsifiers import HAVE_KERNELS, TOP_K, Sparsifier, sparsifier_of
+from ..sparsifiers import HAVE_KERNELS, TOP_K, KeepsEntries, Sparsifier, sparsifier_of
 from ..torch_compat import Converted, eager_forward
 from .gradients import EstimatedGradient, FullGradient, ListedGradient, Saved, Weights
 from .memory_over_time import CARRIES, Carry, NoMemory
@@ -118,7 +118,7 @@ def time_steps(sizes: list[int]) -> list[slice]:
     return [slice(end - size, end) for end, size in zip(ends, sizes, strict=True)]
 
 
-class SparseLSTM(FusedLSTM):
+class SparseLSTM(KeepsEntries, FusedLSTM):
     """nn.LSTM that keeps k entries of each gate's gradient at a time step, and carries gamma times the rest.
 
     These are the gradients of the gates' pre-activations. gates: per_gate (k of the H of each gate) | joint
@@ -127,12 +127,11 @@ class SparseLSTM(FusedLSTM):
     """
 
     own_state = (
-        "name", "k", "gamma", "groups", "carries", "sparsifier", "listable", "dense_bias",
+        "name", "k", "groups", "carries", "sparsifier", "listable", "dense_bias",
         "enabled", "memory",
     )  # fmt: skip
     name: str
     k: int
-    gamma: float
     groups: int
     carries: Callable[[GradientMemory, int], Carry]
     sparsifier: Sparsifier
@@ -151,7 +150,7 @@ class SparseLSTM(FusedLSTM):
         check_choices(gamma, memory, selection, bias_gradient, sparsifier, memory_control)
         check_lstm_choices(memory, gates, carry)
         sparse = super().adopt(lstm)
-        sparse.name, sparse.k, sparse.gamma, sparse.groups = name, k, gamma, GROUPS[gates]
+        sparse.name, sparse.k, sparse.groups = name, k, GROUPS[gates]
         sparse.carries, sparse.dense_bias = CARRIES[carry], BIAS_GRADIENTS[bias_gradient]
         sparse.sparsifier = sparsifier_of(sparsifier, selection, gamma > 0, name)
         sparse.listable = selection in LISTABLE
@@ -168,14 +167,14 @@ class SparseLSTM(FusedLSTM):
         return partial(self._sparse_gradient, direction) if active else full_gradient
 
     def _sparse_gradient(self, direction: str, weights: Weights, saved: Saved, batch: int) -> FullGradient:
-        memory = cast(GradientMemory, self.memory[direction]) if self.gamma else None
+        memory = cast(GradientMemory, self.memory[direction]) if direction in self.memory else None
         if memory is not None:
             memory.on(weights.hh, len(weights.hh))
         carry = NoMemory() if memory is None else self.carries(memory, batch)
         known = self.sparsifier in HAVE_KERNELS and (memory is None or memory.control is None)
         if known and self.listable and uses_kernel(*weights[:2], *saved):
-            choices = (4 * min(self.k, weights.hh.shape[1]), self.groups, self.gamma, carry, self.dense_bias)
-            return ListedGradient(weights, saved, *choices)
+            kept, gamma = 4 * min(self.k, weights.hh.shape[1]), 0.0 if memory is None else memory.gamma
+            return ListedGradient(weights, saved, kept, self.groups, gamma, carry, self.dense_bias)
         return EstimatedGradient(weights, saved, self.estimate, carry, self.dense_bias)
 
     def reset_parameters(self) -> None:

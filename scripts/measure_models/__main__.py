@@ -1,0 +1,49 @@
+"""Measure models that others wrote, before and after conversion, and show them in the method card.
+
+    python -m scripts.measure_models            measure all of them; run it alone
+    python -m scripts.measure_models --render   write the published table into src/msbp/sparse/README.md
+
+The baseline is torch's fused AdamW on the plain model; steps of both are timed in turns. An interrupted
+measurement goes on where it stopped. Needs transformers.
+"""
+
+import argparse
+from pathlib import Path
+
+from .table import FILE, render
+
+
+def main() -> None:
+    """Measure and render, or render alone."""
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.measure_models",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--render", action="store_true", help="write the published table into the card")
+    parser.add_argument("--out", type=Path, default=FILE, help="file of the results (published)")
+    parser.add_argument("--rounds", type=int, default=15, help="timed steps of each model (15)")
+    parser.add_argument("--steps", type=int, default=500, help="steps of learning (500)")
+    parser.add_argument("--seeds", type=int, default=3, help="trainings at each ratio (3)")
+    parser.add_argument("--quick", action="store_true", help="two steps of everything, to see that it works")
+    options = parser.parse_args()
+    if options.render:
+        render(options.out)
+        return
+    from .measure import Plan, measure  # needs transformers
+
+    plan = Plan(options.rounds, options.steps, tuple(range(options.seeds)))
+    if options.quick:
+        if options.out == FILE:
+            parser.error("--quick measures nothing worth publishing: give --out=FILE")
+        plan = Plan(2, 2, (0,))
+    try:
+        measure(plan, options.out, allow_dirty=options.out != FILE)
+    except ValueError as error:
+        parser.error(str(error))
+    if options.out == FILE:
+        render()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Random changes to files of measurements: each is read, or named and left out, and the others count.
+
+A sample runs with the suite; MSBP_MUTATIONS=2000 makes it more.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from msbp.analysis import benchmark_tables, benchmarks, bounds, runs
+from msbp.analysis.other import other
+from msbp.analysis.render import files
+from msbp.analysis.report import benchmark, document
+from msbp.analysis.settings import catalogue
+from msbp.config import CONF, ROOT
+
+MUTATIONS = int(os.environ.get("MSBP_MUTATIONS", "60"))
+PUBLISHED = ROOT / "outputs/published"
+VALUES = (
+    *(None, True, 0, 5, -1, 2**70, 1e300, "", "x", "γ|`<b>", "\x00", "${nope:1}", "../../x"),
+    *([], [1], [[]], {}, {"a": 1}),
+)
+
+
+def first(name: str) -> object:
+    with open(PUBLISHED / name, encoding="utf-8") as lines:
+        return json.loads(next(lines))
+
+
+def stored() -> dict[str, object]:
+    """A file of each kind, as the entry points leave them, by path below the outputs folder."""
+    results = json.loads((PUBLISHED / "bench.json").read_text(encoding="utf-8"))
+    kinds = {bool(result["sweep"]): result for result in results}
+    diverged = {"signature": "5e77e000", "seed": 3, "epoch": 1, "step": 2, "reason": "the loss is nan"}
+    return {
+        "runs/a/record.json": first("records.jsonl"),
+        "runs/a/angles.jsonl": first("angles.jsonl"),
+        "runs/b/diverged.json": diverged,
+        "bench/case.json": kinds[False],
+        "bench/sweep.json": kinds[True],
+        "theory.json": json.loads((PUBLISHED / "theory.json").read_text(encoding="utf-8")),
+    }
+
+
+STORED = stored()
+EVERY = catalogue(Path(CONF))
+
+
+def places(tree: object, at: tuple = ()) -> Iterator[tuple]:
+    """Yield the paths to all values of a tree; of a list to the first three."""
+    yield at
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree[:3]) if isinstance(tree, list) else ()
+    for key, value in items:
+        yield from places(value, (*at, key))
+
+
+def altered(tree: object, random: Random) -> tuple[object, str]:
+    """The tree after one random change, and what that is."""
+    tree, at = json.loads(json.dumps(tree)), random.choice(list(places(tree)))
+    value = random.choice(VALUES)
+    if not at:
+        return value, repr(value)
+    above = tree
+    for key in at[:-1]:
+        above = above[key]
+    if random.random() < 0.2:
+        del above[at[-1]]
+        return tree, f"without {at}"
+    above[at[-1]] = value
+    return tree, f"{at}: {value!r}"
+
+
+def render(outputs: Path) -> runs.Sources:
+    """Make what reads all of a file of each kind."""
+    found = runs.own(outputs, outputs / "published", lambda words: None)
+    documents = other(found.runs, [])
+    documents += [document(EVERY[name], found) for name in ("theory", "bounds", "complexity", "departure")]
+    for each in documents:
+        if each.figure is None:
+            files(each)
+    benchmark_tables.markdown(found.benchmarks)
+    for result in found.benchmarks:
+        benchmark(result)
+        benchmark_tables.table(result)
+        benchmarks.comma_separated(result)
+    if found.theory:
+        bounds.terminal(found.theory)
+    return found
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_a_file_is_read_or_named_and_the_others_count(tmp_path, name):
+    for file, value in STORED.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(json.dumps(value), encoding="utf-8")
+    assert not render(tmp_path).damaged
+    named = 0
+    for seed in range(MUTATIONS // len(STORED)):
+        tree, change = altered(STORED[name], Random(f"{name} {seed}"))
+        (tmp_path / name).write_text(json.dumps(tree), encoding="utf-8")
+        try:
+            found = render(tmp_path)
+        except Exception as error:
+            raise AssertionError(f"{name} {seed}, {change}: {error!r}") from error
+        assert all(name in sentence and "\n" not in sentence for sentence in found.damaged), change
+        assert len(found.runs) == (name != "runs/a/record.json" or not found.damaged)
+        named += bool(found.damaged)
+    assert named
