@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -48,6 +49,13 @@ def log_handlers() -> Iterator[None]:
     for handler in list(root.handlers):
         if handler not in before and not type(handler).__module__.startswith("_pytest"):
             root.removeHandler(handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse names of tests with an address, which would differ between the processes of pytest-xdist."""
+    for item in items:
+        if re.search(r"\bat 0x[0-9a-f]+", item.nodeid):
+            raise pytest.UsageError(f"{item.nodeid} has an address in its name: give the parameter an id")
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -47,7 +47,9 @@ def test_only_layers_that_get_faster_are_converted_and_the_others_are_reported(g
 
 
 @pytest.mark.parametrize(
-    "sample", [3, "batch", torch.ones(4, 9), {"y": torch.ones(4, 8)}, iter([torch.ones(4, 8)])], ids=str
+    "sample",
+    [3, "batch", torch.ones(4, 9), {"y": torch.ones(4, 8)}, iter([torch.ones(4, 8)])],
+    ids=["number", "text", "other width", "other name", "iterator"],
 )
 def test_a_sample_that_the_model_does_not_take_is_refused_and_the_model_is_unchanged(sample):
     model = Model()
