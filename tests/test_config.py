@@ -66,11 +66,12 @@ def test_data_come_from_the_environment_unless_it_is_empty(monkeypatch):
     assert compose().paths.data == own
 
 
-def test_what_a_constructor_refuses_is_named_with_its_key():
+@pytest.mark.parametrize("method", ["sbp", "msbp", "weight_feedback", "peer/masked"])
+def test_what_a_constructor_refuses_is_named_with_its_key(method):
     with pytest.raises(
         ValueError, match=r"^method\.r must be less than or equal to 1, got 2; for full"
     ) as refusal:
-        build(compose(["method.r=2"]).method)
+        build(compose([f"method={method}", "method.r=2"]).method)
     assert explain(refusal.value) == str(refusal.value)
 
 

@@ -30,7 +30,10 @@ def main() -> None:
     if options.render:
         render(options.out)
         return
-    from .measure import Plan, measure  # needs transformers
+    try:
+        from .measure import Plan, measure
+    except ModuleNotFoundError as error:
+        parser.error(f"{error.name} is not installed: pip install -e '.[integrations]', or give --render")
 
     plan = Plan(options.rounds, options.steps, tuple(range(options.seeds)))
     if options.quick:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, max_pool1d, relu
 from torch.nn.utils.rnn import pad_sequence
 
-from ..methods import Installed
+from ..methods import Installed, Ratio
 from ..models.mlp import MLP
 from ..models.textcnn import TextCNN
 from ..sparse import entries_kept
@@ -37,7 +37,7 @@ class PlainTorch:
 class MaskedDense:
     """Algorithm 1 in torch's own operations: topk, a mask, and dense products with what is left."""
 
-    r: float
+    r: Ratio
     name: str = "masked_dense"
 
     def install(self, model: nn.Module) -> Installed:
