@@ -47,7 +47,8 @@ def caption(found: Mapping[str, Any]) -> str:
     """Return the conditions of the measurement."""
     (examples, length), (few, short) = found["batch"], found["learning_batch"]
     return (
-        f"Times the speed of the plain model with torch's fused AdamW, at r = {found['r']}, on 1 thread "
+        f"BP and total: how many times faster than the plain model with torch's fused AdamW, at r = "
+        f"{found['r']}, on 1 thread "
         f"unless said: medians of {found['rounds']} steps of each in turns (a third of that at width "
         f"{found['wide']}), with {examples} examples of {length} tokens, patches or rows. Losses after "
         f"{found['steps']} steps with {few} × {short} (images: {few} × 16): mean (least–greatest) of "
@@ -70,7 +71,8 @@ def costs(found: Mapping[str, Any]) -> str:
             sentences.append(f"At r = {r}: {', '.join(slow)}.")
     if not sentences:
         return ""
-    return f"More than {COSTLY} times the dense loss, so that r has to be larger: {' '.join(sentences)}"
+    needed = "so that a larger r or `exclude=` is needed"
+    return f"More than {COSTLY} times the dense loss, {needed}: {' '.join(sentences)}"
 
 
 def speedup(times: Mapping[str, list[float]] | None, name: str) -> str:

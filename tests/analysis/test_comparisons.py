@@ -43,10 +43,10 @@ def filled(record_of, runs_of, settle):
 
 def test_differences_are_over_the_seeds_that_both_rows_have(filled):
     rows = filled(sbp={0: 96.0, 1: 97.0, 2: 90.0}, msbp={0: 97.0, 1: 98.5}).numbers.set_index("row")
-    assert rows["less SBP: estimate"]["MSBP"] == pytest.approx(1.25)
-    assert rows["less SBP: n"]["MSBP"] == 2 and rows.n["SBP"] == 3
+    assert rows["minus SBP: estimate"]["MSBP"] == pytest.approx(1.25)
+    assert rows["minus SBP: n"]["MSBP"] == 2 and rows.n["SBP"] == 3
     half = 12.7062 * 0.25
-    assert rows["less SBP: low"]["MSBP"] == pytest.approx(1.25 - half, abs=1e-3)
+    assert rows["minus SBP: low"]["MSBP"] == pytest.approx(1.25 - half, abs=1e-3)
     text = renderings(filled(sbp={0: 96.0, 1: 97.0}, msbp={0: 97.0, 1: 98.5}))["md"]
     assert "+1.25 (-1.93 to +4.43)" in text and "0 of 6" in text
 
@@ -71,7 +71,7 @@ def test_only_answered_questions_are_listed_with_their_differences(record_of, ru
 
     assert listed(4) == []
     (sentence,) = listed(5)
-    assert sentence.startswith("**Beyond the paper, yes**: MSBP scores higher. MNIST: MSBP less SBP +1.00")
+    assert sentence.startswith("**Beyond the paper, yes**: MSBP scores higher. MNIST: MSBP minus SBP +1.00")
 
 
 def test_a_label_that_is_not_there_is_refused(record_of, runs_of, settle):

@@ -225,7 +225,9 @@ def test_a_figure_of_angles_says_where_msbps_are_larger(angles_of):
         angles_of([at("sbp", 5, 2), at("msbp", 5, 4), at("sbp", 9, 3), at("msbp", 9, 1)])
     )
     assert (
-        "+2.0 degrees at k = 5." in above and "k = 9" not in above and "1 run a line decides nothing" in above
+        "+2.0 degrees at k = 5." in above
+        and "k = 9" not in above
+        and "1 run per line decides nothing" in above
     )
     for none in (
         [at("sbp", 5, 2)],

@@ -71,7 +71,7 @@ def test_accuracy_by_gamma_starts_at_sbp_and_has_intervals_and_the_baseline(sour
     assert point.y == pytest.approx(97.85) and point.low < 97.85 < point.high
     assert made.figure.levels[0].points.y[0] == pytest.approx(98.1)
     assert renderings(made)["csv"].splitlines()[0] == "series,x,y,low,high,n"
-    assert made.figure.note == "n = 4 runs a point."
+    assert made.figure.note == "n = 4 runs per point."
     assert len(made.used) == 11 and made.missing
 
 

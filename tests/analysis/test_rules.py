@@ -162,7 +162,7 @@ def test_the_gain_is_the_mean_over_gamma_and_its_cells_are_tested(evidence):
     seen = evidence(test=cells(about(96), about(98), about(99)))
     (found,) = rules.gains_over_gamma({"grid": GRID}, seen)
     assert list(found.values) == pytest.approx([2.5] * 4)
-    assert found.note == "Welch's t at 2 of 2 γ below 5 %, by Holm" and found.command == "sweep"
+    assert found.note == "Welch's p, by Holm, is below 5 % at 2 of 2 γ" and found.command == "sweep"
 
 
 def test_sensitivity_is_the_deviation_over_gamma_by_the_gain_without_noise(evidence):

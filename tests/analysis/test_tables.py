@@ -97,12 +97,12 @@ def test_every_reason_for_which_there_are_no_times_is_named(record_of, measure):
     runs = [record_of(seed=seed, times_comparable=False, commit="f" * 16) for seed in range(3)]
     runs += [record_of(seed=3, times_comparable=False, resumed=True), record_of(seed=4, commit="f" * 16)]
     why = [["it had 78% of its processor, 90% are needed"], ["it had 61% of its processor, 90% are needed"]]
-    why += [["it went on with another torch", "it met another run on its outputs folder"]]
+    why += [["it went on with another torch", "it ran while another run used the same outputs folder"]]
     runs += [record_of(seed=5 + i, times_comparable=False, disturbed=each) for i, each in enumerate(why)]
     assert remarks(measure(seeds(record_of), runs), 1, "total_s") == [
         "no times: 2 had too little of its processor, 3 ran in parallel, 1 ran in parallel or resumed "
-        "elsewhere, 1 ran with another commit than those with times, 1 went on with another torch and met "
-        "another run on its outputs folder"
+        "elsewhere, 1 ran with another commit than those with times, 1 went on with another torch and ran "
+        "while another run used the same outputs folder"
     ]
 
 

@@ -233,7 +233,7 @@ CONDITIONS = {"machine": "a", "threads": 1, "torch": "2", "alone": True}
         ({"machine": "b"}, ["it went on with another machine"]),
         ({"threads": 2}, ["it went on with other threads"]),
         ({"torch": "9"}, ["it went on with another torch"]),
-        ({"alone": False}, ["it met another run on its outputs folder"]),
+        ({"alone": False}, ["it ran while another run used the same outputs folder"]),
         ({"alone": None}, ["its outputs folder has no file locks, so that other runs are not seen"]),
     ],
 )

@@ -17,7 +17,7 @@ zeros among them are skipped, as behind a maximum over time.
 MiB: what building the row and its first steps add to resident memory.
 vs: times less than torch (plain torch.nn, fused Adam) and dense (method=baseline): BP, BP + update, total."""
 SUMMARY_LEGEND = (
-    "Medians of a step. vs torch, vs dense: how many times less BP, BP + update and total take than with\n"
+    "Medians of a step. vs torch, vs dense: how many times faster BP, BP + update and total are than with\n"
     "  torch (plain `torch.nn`, fused Adam) and with `method=baseline`."
 )
 NOTHING = "Nothing is measured yet: `python -m src.bench case=mnist`.\n"

@@ -25,7 +25,7 @@ def table(config: Config, sources: Sources) -> Document:
     lines[0][-1] = RUN
     text.blocks.append(pd.DataFrame(lines, columns=HEADER))
     if found:
-        text.below += [f"The paper's own network breaks a condition. {each}" for each in
+        text.below += [f"Not met by the paper's own network. {each}" for each in
                        found["broken_by_the_papers_network"]]  # fmt: skip
     numbers = pd.DataFrame(rows).drop(columns=["bound_text", "measured_text"]) if rows else pd.DataFrame()
     missing = [] if found else [RUN]

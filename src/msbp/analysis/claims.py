@@ -28,7 +28,8 @@ NOTE = (
     f"A family's estimate is the mean of its settings with at least {LEAST} seeds or folds each (more where "
     "a rule says so), run by run of equal seeds. Reproduced: the interval is on the claim's side. Not "
     "reproduced: it is beyond the claim by more than the claim's margin, or excludes the paper's effect and "
-    "falls short of it by more than the margin. Open: neither. Words are corrected by Holm for the families "
+    "falls short of it by more than the margin. Open: neither. Verdicts are corrected by Holm over the "
+    "families "
     "of a claim; a claim is reproduced in part where some of its families reproduce it."
 )
 
@@ -146,7 +147,7 @@ class Claim:
     def sentence_of(self, family: Family) -> str:
         """Return a family's estimate, interval and word; where it is open, the runs that would decide."""
         runs = self.verdict.more(family) if family.word == Word.OPEN else None
-        more = f"{runs} more runs a setting would decide" if runs else ""
+        more = f"{runs} more runs per setting would decide it" if runs else ""
         if not family.effect:
             most = max((setting.n for setting in family.settings if not setting.excluded), default=0)
             few = f"open, {f'at most {most}' if most else 'none'} of {self.verdict.least} runs"
@@ -260,7 +261,7 @@ def bullets(found: Sequence[Claim]) -> str:
     lines = [f"**{c.word.capitalize()}**: {c.config['title']}. {c.short}." for c in known]
     if count := len(found) - len(known):
         lines.append(
-            f"**Open**: {count} further claims, for wide intervals, too few runs or no comparable times."
+            f"**Open**: {count} further claims: intervals too wide, too few runs, or no comparable times."
         )
     return "".join(f"{bullet(line)}\n" for line in lines)
 

@@ -24,7 +24,8 @@ ANSWERS = {Word.REPRODUCED: "yes", Word.NOT: "no", Word.IN_PART: "in part", Word
 NOT_RUN = ["not run yet", EMPTY, "0", EMPTY]
 NOTE = (
     f"Differences over at least {LEAST} equal seeds. Yes: the interval is on the side of the sentence. No: "
-    "it is beyond by more than the margin. Open: neither. Holm corrects for the settings of a question."
+    "it is on the other side by more than the margin. Open: neither. Holm corrects for the settings of a "
+    "question."
 )
 
 
@@ -55,7 +56,7 @@ def sheet(config: Config, table: Table, rows: pd.DataFrame) -> Sheet:
             remarks = table.remarks[row, "n"]
             cells.append([values.label, mean + spread, *gains, n + text.mark(remarks), values[COMMAND]])
         first = block.iloc[0]
-        header = [first.title, first.header, *(f"less {label}" for label in config["against"]), "n", COMMAND]
+        header = [first.title, first.header, *(f"minus {label}" for label in config["against"]), "n", COMMAND]
         text.blocks.append(pd.DataFrame(cells, columns=header))
     text.below = [*config.get("notes", ())]
     return text
@@ -95,8 +96,8 @@ def numbers(config: Config, table: Table) -> pd.DataFrame:
             gains = gain(table, values.block, row, label)
             interval = mean_interval(gains) or Interval(gains.mean(), np.nan, np.nan)
             parts = {part: getattr(interval, part) for part in ("estimate", "low", "high")}
-            line |= {f"less {label}: {part}": number for part, number in parts.items()}
-            line |= {f"less {label}: n": len(gains)}
+            line |= {f"minus {label}: {part}": number for part, number in parts.items()}
+            line |= {f"minus {label}: n": len(gains)}
         found.append(line | {"signature": values.signature, COMMAND: values[COMMAND]})
     return pd.DataFrame(found).round(6)
 
@@ -142,7 +143,7 @@ def settings_of(question: Config, table: Table) -> list[Setting]:
     for block, rows in table.rows.groupby("block"):
         for more, less in product(question["more"], question["less"]):
             gains = gain(table, block, row_of(table, block, more), less)
-            name = f"{rows.title.iloc[0]}: {more} less {less}"
+            name = f"{rows.title.iloc[0]}: {more} minus {less}"
             found.append(Setting(name, name, "", values=gains, n=len(gains)))
     return found
 

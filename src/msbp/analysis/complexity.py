@@ -22,9 +22,9 @@ HEADER = ["row", "k", "nk + m log k", "of mn", "MFLOP", "of dense", "BP (ms)", "
 MEASURED = ("mflop", "bp_ms", "mib")
 LETTERS = {"k": "r", "hidden": "width"}
 NOTES = (
-    "nk + m log k: operations of the hidden layers for one example, in thousands, a gradient by weights and "
-    "one by inputs; MSBP has m more for its memory; the dense output layer counts as it is. The paper prints "
-    "mk + n log k, with m and n exchanged.",
+    "nk + m log k: operations of the backward pass for one example, in thousands, summed over the "
+    "gradients by weights and by inputs of all layers; MSBP has m more for its memory, and the output layer "
+    "is dense. The paper prints mk + n log k, with m and n exchanged.",
     "MFLOP: the products of one step as torch counts them, without the selection. BP (ms): the pass of "
     "one step. MiB: what building the row and its first steps add to resident memory.",
 )

@@ -52,7 +52,7 @@ def by_gamma(
     counts = pd.concat([series.points.n for series in figure.series])
     if len(counts):
         least, most = int(counts.min()), int(counts.max())
-        figure.note = f"n = {least if least == most else f'{least} to {most}'} runs a point."
+        figure.note = f"n = {least if least == most else f'{least} to {most}'} runs per point."
     return document(config, sources, figure, used=runs)
 
 
@@ -124,12 +124,15 @@ def comparison(angles: pd.DataFrame) -> str:
     if not above:
         return ""
     seeds = int(later.groupby(["k", "method"]).seed.nunique().min())
-    few = f"{seeds} run{'s' * (seeds > 1)} a line decide{'s' * (seeds == 1)} nothing"
-    least, most = means["hidden"].min().min(), means["hidden"].max().max()
+    few = f"{seeds} run{'s' * (seeds > 1)} per line decide{'s' * (seeds == 1)} nothing"
+    hidden = means["hidden"]
+    nearer = ", ".join(str(k) for k in hidden.index[hidden.msbp < hidden.sbp])
+    nearer = f", and MSBP's is the smaller one at k = {nearer}" if nearer else ""
+    least, most = hidden.min().min(), hidden.max().max()
     return (
         f"MSBP's angle is larger than SBP's, by the mean over training: {', '.join(above)}. The paper "
-        f"reports smaller ones. {few}. Over the hidden layers alone the angles are {least:.0f} to {most:.0f} "
-        "degrees."
+        f"reports smaller ones. {few}. Over the hidden layers alone the means are {least:.0f} to {most:.0f} "
+        f"degrees{nearer}."
     )
 
 

@@ -162,14 +162,15 @@ def sheet(config: Config, numbers: pd.DataFrame, kind: Kind) -> Sheet:
     held = numbers.p_holm.dropna()
     if len(held):
         text.below.append(
-            f"By Holm over the {len(held)} cells, {int((held < 0.05).sum())} are significant at 5 %; "
+            f"With Holm's correction over the {len(held)} cells, {int((held < 0.05).sum())} are "
+            f"significant at 5 %; "
             f"the smallest p is {probability(held.min())}."
         )
     printed = f", where the paper prints {config['critical']:g}" if "critical" in config else ""
     text.below.append(
         f"Critical value at 5 % with n = {n}: {kind.df(n)} = {limit:.3f}{printed}; "
-        "each of our cells is held against that of its own n. "
-        "Holm's p takes all cells with runs together; those of one k share the runs of SBP."
+        "each of our cells is compared with the one for its own n. "
+        "Holm's correction covers all cells with runs; the cells of one k share their runs of SBP."
     )
     return text
 

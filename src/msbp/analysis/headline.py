@@ -19,9 +19,10 @@ HEADER = ["Task", "BP ×", "total ×", *NAMES.values()]
 SCORES = {"Acc (%)": "acc.", "UAS (%)": "UAS", "Test BLEU": "BLEU"}
 LICENSED = "Open data in place of licensed corpora"
 LEGEND = (
-    "BP ×, total ×: how many times faster MSBP is than the baseline, in the backward pass of a benchmarked "
-    f"step and in whole runs without evaluation; {EMPTY}: no comparable times yet. Scores: percent, means ± "
-    "standard deviations over the seeds or folds that the methods share."
+    "BP ×, total ×: how many times faster MSBP is than the baseline: in the backward pass of a "
+    "benchmarked step (one benchmark for both parsers, one for both taggers), and in whole runs without "
+    f"evaluation; {EMPTY}: no comparable times. Scores: means in percent ± standard deviations over "
+    "the seeds or folds that the methods share."
 )
 
 

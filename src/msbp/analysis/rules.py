@@ -171,7 +171,7 @@ def gains_over_gamma(config: Config, measured: Measured) -> Iterator[Setting]:
         gains = msbp.sub(sbp, axis=0).dropna()
         tests = [welch_t(sbp.dropna(), msbp[gamma].dropna()) for gamma in msbp]
         below = sum(p < 0.05 for p in holm([test.p for test in tests if test]))
-        note = f"Welch's t at {below} of {len(tests)} γ below 5 %, by Holm"
+        note = f"Welch's p, by Holm, is below 5 % at {below} of {len(tests)} γ"
         yield grid_setting(config, k, gains.mean(axis=1), note=note)
 
 

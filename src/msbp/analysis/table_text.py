@@ -127,13 +127,16 @@ def strength(table: Table, rows: pd.DataFrame) -> list[str]:
         level = "are level with" if (apart[known].abs() <= MATTERS).all() else "are beside"
         sentences.append(
             f"On {block.title[first]} our baseline is stronger than the paper's, {ours[first]:.2f} against "
-            f"{papers[first]:.2f}; {' and '.join(named)} {level} the paper's (in parentheses)."
+            f"{papers[first]:.2f}; {' and '.join(named)} {level} the paper's scores (in parentheses)."
         )
         best = known[-1]
-        sentences[-1] += (
-            f" {bare(block.label[best])} gains {round(ours[best] - ours[first], 2) + 0.0:+.2f} over our "
-            f"baseline, and {ours[best] - papers[first]:+.2f} over the paper's."
-        )
+        both = table.common(first, best)
+        if len(both):
+            gain = round((both[best] - both[first]).mean(), 2) + 0.0
+            sentences[-1] += (
+                f" {bare(block.label[best])} gains {gain:+.2f} over our baseline; the paper's gains "
+                f"{papers[best] - papers[first]:+.2f} over its own."
+            )
     return sentences
 
 

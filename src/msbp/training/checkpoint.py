@@ -95,7 +95,7 @@ class Checkpoint:
         ]
         alone = {conditions.get("alone") for conditions in met}
         if False in alone:
-            reasons.append("it met another run on its outputs folder")
+            reasons.append("it ran while another run used the same outputs folder")
         elif alone != {True}:
             reasons.append("its outputs folder has no file locks, so that other runs are not seen")
         return reasons
