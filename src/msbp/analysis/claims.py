@@ -168,7 +168,8 @@ class Claim:
             elif any(not setting.excluded for setting in family.settings):
                 few.append(family.name)
         if parts and few:
-            parts.append(f"{' and '.join(few)}: too few runs")
+            named = " and ".join(", ".join(few).rsplit(", ", 1))
+            parts.append(f"{named}: too few runs")
         return "; ".join([*parts, *self.beside])
 
     @property
