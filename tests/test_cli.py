@@ -161,6 +161,10 @@ def test_what_is_no_name_is_no_choice(monkeypatch, capsys, word):
         (["-m", "method=sbp,msbp", "--cfg", "job", "--package", "method"], "name: sbp"),
         (["-m", "seed=7", "--cfg=job"], "seed: 7"),
         (["-m", "+note='a=1,2','b'", "--cfg", "job"], "note: a=1,2"),
+        (["-m", "experiment=memory_controls", "--cfg", "job", "--package", "paper"], "r: 0.01"),
+        (["experiment=memory_controls", "--cfg", "job", "--package", "paper"], "r: 0.01"),
+        (["-m", "experiment=memory_controls", "paper.r=0.2,0.3", "--cfg", "job", "-p", "paper"], "r: 0.2"),
+        (["-m", "experiment=k_gamma", "--cfg", "job", "--package", "method"], "name: sbp"),
     ],
 )
 def test_of_a_sweep_the_first_configuration_is_shown(monkeypatch, capsys, tmp_path, words, said):
@@ -168,7 +172,7 @@ def test_of_a_sweep_the_first_configuration_is_shown(monkeypatch, capsys, tmp_pa
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     start(main_that(pytest.fail, tmp_path), sweeps=True)
     shown = capsys.readouterr()
-    assert said in shown.out.splitlines() and "the first run is shown" in shown.err
+    assert said in shown.out.splitlines() and "this is its first run" in shown.err
 
 
 @pytest.mark.parametrize("word", ["paths.outputs", "paths.data", "checkpoint", "input", "resume"])

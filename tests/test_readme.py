@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -64,7 +65,7 @@ def test_a_value_is_quoted_as_the_readme_says():
 
 
 def test_the_layout_names_what_exists():
-    tree = re.search(r"## Layout\n\n```\n(.*?)```", README, re.DOTALL)[1]
+    tree = textwrap.dedent(re.search(r"## Layout\n\n((?:    .*\n)+)", README)[1])
     for path in re.findall(r"(?:^|  )((?:src|conf|scripts|tests|outputs|data)/[\w./]*)", tree, re.MULTILINE):
         assert (ROOT / path).exists(), path
 

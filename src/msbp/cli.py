@@ -14,6 +14,7 @@ from typing import NoReturn
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override, QuotedString
 from hydra.errors import HydraException
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from .config import CONF, ROOT
@@ -74,18 +75,40 @@ def _end(code: int, message: str = "") -> NoReturn:
 
 
 def _check_sweep(sweeps: bool) -> None:
-    """Move -m to the front, where Hydra takes it; ValueError if the sweep is empty or there may be none."""
+    """Move -m to the front, where Hydra takes it; ValueError if the sweep is empty or there may be none.
+
+    Of a sweep, also of an experiment's own, the options that show a run show its first one.
+    """
     words = [word for word in sys.argv[1:] if word not in ("-m", "--multirun")]
-    if len(words) == len(sys.argv) - 1:
-        return
-    if not sweeps:
+    asked = len(words) < len(sys.argv) - 1
+    if asked and not sweeps:
         raise ValueError("-m is for python -m src.train, which makes several runs; leave it out")
-    sys.argv[1:] = ["-m", *words]
-    swept = {each.input_line: _first(each) for each in _overrides() if each.is_sweep_override()}
-    if any(word.partition("=")[0] in SHOW for word in words):  # Hydra takes these without -m only
-        shown = [swept.get(word, word) for word in words]
-        sys.argv[1:] = sorted(shown, key=lambda word: "=" in word and word[0] != "-")  # the overrides last
-        print("of a sweep the first run is shown:", *swept.values(), file=sys.stderr)
+    if asked:
+        sys.argv[1:] = ["-m", *words]
+    swept = {each.input_line: _first(each) for each in _overrides() if asked and each.is_sweep_override()}
+    if sweeps and any(word.partition("=")[0] in SHOW for word in words):
+        listed = _first_of_experiment()
+        if asked or listed:  # Hydra takes these options without -m only
+            shown = [*(swept.get(word, word) for word in words), *listed]
+            sys.argv[1:] = sorted(shown, key=lambda word: "=" in word and word[0] != "-")  # overrides last
+            print("a sweep; this is its first run:", *swept.values(), *listed, file=sys.stderr)
+
+
+def _first_of_experiment() -> list[str]:
+    """Return the first values of the sweep that the chosen experiment lists, but of keys on the command line.
+
+    Values that a sweeper chooses are left as they are configured.
+    """
+    given = {each.get_key_element().lstrip("+~"): each for each in _overrides()}
+    name = given["experiment"].value() if "experiment" in given else None
+    path = Path(CONF, "experiment", f"{name}.yaml")
+    if not path.is_file():
+        return []
+    params = OmegaConf.select(OmegaConf.load(path), "hydra.sweeper.params") or {}
+    lines = [f"{key}={value}" for key, value in params.items() if key not in given]
+    listed = OverridesParser.create().parse_overrides(lines)
+    discrete = [each for each in listed if not each.is_sweep_override() or each.is_discrete_sweep()]
+    return [_first(each) if each.is_sweep_override() else str(each.input_line) for each in discrete]
 
 
 def _first(sweep: Override) -> str:

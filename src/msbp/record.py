@@ -221,7 +221,7 @@ def summary(path: Path, record: Fields) -> str:
     return (
         f"{record['task']}{sample}, {label(record['config']['method'])}, seed {record['seed']}: "
         f"test {record['metric']} {record['test']:.2f} at the best dev epoch ({record['best_epoch']}), "
-        f"{record['test_last']:.2f} at the last\n"
+        f"which counts; {record['test_last']:.2f} at the last\n"
         f"BP {record['bp_s']:.2f} s, BP + update {record['bp_s'] + record['update_s']:.2f} s, "
         f"total {record['total_s']:.2f} s over {record['steps']} steps, threads {record['threads']}{shared}\n"
         f"k per layer: {kept}\n"

@@ -174,6 +174,7 @@ def test_differences_are_over_the_seeds_that_both_rows_have(record_of, measure):
     table = measure(base, other)
     assert table.rows.score_delta[1] == pytest.approx(1) and table.rows.common[1] == 2
     assert remarks(table, 1, "score") == ["difference over the 2 seeds of both rows"]
+    assert remarks(measure(base, other[:1]), 1, "score") == ["difference over the one seed of both rows"]
     table = measure(base, [record_of(seed=9)])
     assert pd.isna(table.rows.score_delta[1]) and remarks(table, 1, "score") == [tables.NO_COMMON]
 

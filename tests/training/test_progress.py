@@ -48,7 +48,9 @@ def test_elsewhere_there_is_one_plain_line_an_epoch(monkeypatch, caplog):
     with caplog.at_level(logging.INFO), Progress(20, "uas", "words") as shown:
         shown.step(0, 1, 0.5, 20, SECONDS)
         shown.epoch(ROW)
-    assert caplog.messages == ["epoch 1/20  loss 0.2500  dev uas 97.50  BP 1.2 s  total 3.5 s  2,000 words/s"]
+    assert caplog.messages == [
+        "epoch 1/20  loss 0.2500  dev uas 97.50  so far: BP 1.2 s  total 3.5 s  2,000 words/s"
+    ]
     assert "step" not in drawn.getvalue()  # as the live line has; the plain one comes by the root logger
 
 

@@ -249,7 +249,8 @@ def add_comparison_remarks(table: Table, row: int, first: int) -> None:
     if not theirs or ours == theirs:
         return
     common = sorted(ours & theirs)
-    remark = f"difference over the {len(common)} seeds of both rows" if common else NO_COMMON
+    n = f"{len(common)} seeds" if len(common) > 1 else "one seed"
+    remark = f"difference over the {n} of both rows" if common else NO_COMMON
     table.remarks[row, "score"].append(remark)
 
 

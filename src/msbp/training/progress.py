@@ -117,4 +117,4 @@ class Progress:
 
     def _times(self, labels: int, seconds: Mapping[str, float]) -> str:
         speed = f"{labels / seconds['total_s']:,.0f} {self._unit}/s"
-        return f"BP {seconds['bp_s']:.1f} s  total {seconds['total_s']:.1f} s  {speed}"
+        return f"so far: BP {seconds['bp_s']:.1f} s  total {seconds['total_s']:.1f} s  {speed}"
