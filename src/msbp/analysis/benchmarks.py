@@ -62,7 +62,7 @@ class Point(Stored):
 
 
 class Protocol(Stored):
-    """How often the models were built anew; files of earlier versions do not say it."""
+    """The number of times that the models were built anew; 1 in files of earlier versions, which omit it."""
 
     repetitions: int = 1
 
