@@ -1,15 +1,16 @@
 """Results of `python -m src.bench`: their names, files and published form.
 
-A result is the JSON that the benchmark writes: one case, alone or at the points of a sweep.
+A result is the JSON that the benchmark writes: one case, alone or at the points of a sweep, or the parts of a
+step of one row.
 """
 
 import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..files import json_text, parsed, save
 from ..record import validated
@@ -20,7 +21,9 @@ COMPARED = ("bp", "bp_update", "total")
 COMPARISONS = ("vs_torch", "vs_dense")
 FULL_SHARE = 0.97  # of a processor
 # Words of a command that the name of a result has, or that have no effect on times.
-NAMED = ("case=", "sweep=", "threads=", "allocator=", "format=", "paths.", "repetitions=")
+NAMED = ("case=", "sweep=", "threads=", "allocator=", "format=", "paths.", "repetitions=", "breakdown=")
+MAIN_ROW = "msbp"  # whose step a breakdown is of, unless its name has another
+ROUNDING = 1e-5  # milliseconds
 WHOLE_PASS = 2  # the first rule whose BP is the whole backward pass
 
 
@@ -93,11 +96,54 @@ class Sweep(Benchmark):
     points: list[Point]
 
 
+class StepPart(Stored):
+    """Milliseconds of a part of a phase, and the bytes and operations that it needs at least."""
+
+    phase: str
+    part: str
+    ms: float = Field(ge=0)
+    bytes: int = Field(ge=0)
+    flops: int = Field(ge=0)
+
+
+class Breakdown(Benchmark):
+    """The parts of a step of one row, and the machine's rates of operations and of memory."""
+
+    row: str
+    steps: int
+    step_ms: float = Field(gt=0)
+    peak_gflops: float = Field(gt=0)
+    peak_gb_s: float = Field(gt=0)
+    parts: list[StepPart] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        """Return the breakdown; ValueError unless the parts sum to the step."""
+        total = sum(part.ms for part in self.parts)
+        if abs(total - self.step_ms) > ROUNDING * (1 + len(self.parts)):
+            raise ValueError(f"parts sum to {total:.5f} ms, and step_ms is {self.step_ms:.5f}")
+        return self
+
+
 def checked(value: Any) -> Result:
     """Return the value; ValueError unless it has all that readers of a result count on."""
-    swept = isinstance(value, dict) and value.get("sweep")
-    validated(Sweep if swept else Case, value)
+    if isinstance(value, dict) and breaks_down(value):
+        validated(Breakdown, value)
+    else:
+        swept = isinstance(value, dict) and value.get("sweep")
+        validated(Sweep if swept else Case, value)
     return value
+
+
+def breaks_down(result: Result) -> bool:
+    """Return whether a result has the parts of a step, and no rows."""
+    return "parts" in result
+
+
+def separated(results: Iterable[Result]) -> tuple[list[Result], list[Result]]:
+    """Return the results with rows, and those with the parts of a step."""
+    every = list(results)
+    return [each for each in every if not breaks_down(each)], [each for each in every if breaks_down(each)]
 
 
 def points(result: Result) -> list[Result]:
@@ -113,6 +159,8 @@ def whole_pass(result: Result) -> bool:
 def name(result: Result) -> str:
     """Return the case with what is off its default, as files are named."""
     parts = [result["case"], result["sweep"] and f"by-{result['sweep']}"]
+    if breaks_down(result):
+        parts += ["breakdown" if result["row"] == MAIN_ROW else f"breakdown-of-{result['row']}"]
     parts += [result["threads"] > 1 and f"{result['threads']}-threads"]
     parts += [result["allocator"] == "default" and "default-allocator"]
     return "-".join(filter(None, parts))
@@ -121,6 +169,8 @@ def name(result: Result) -> str:
 def command(result: Result) -> str:
     """Return what repeats the measurement."""
     words = [f"case={result['case']}", result["sweep"] and f"sweep={result['sweep']}"]
+    if breaks_down(result):
+        words += ["breakdown=true" if result["row"] == MAIN_ROW else f"breakdown={result['row']}"]
     words += [result["threads"] > 1 and f"threads={result['threads']}"]
     repetitions = result.get("protocol", {}).get("repetitions", 1)
     words += [result["allocator"] == "default" and "allocator=default", result.get("settings")]
@@ -223,7 +273,10 @@ def rows(result: Result) -> pd.DataFrame:
 
 
 def comma_separated(result: Result) -> str:
-    """Return unrounded numbers, one row a line."""
+    """Return unrounded numbers, one row or part a line."""
+    if breaks_down(result):
+        fields = {key: result[key] for key in ("case", "row", "threads")}
+        return pd.DataFrame(result["parts"]).assign(**fields).to_csv(index=False)
     about = ["case", "sweep", "threads", "allocator"]
     lines = rows(result).assign(**{key: result[key] for key in about})
     ratios = [f"{one}_{time}" for one in COMPARISONS for time in COMPARED]

@@ -14,7 +14,7 @@ from hydra.utils import get_method
 from rich.console import Console
 from rich.progress import track
 
-from . import benchmark_tables, benchmarks, bounds
+from . import benchmark_tables, benchmarks, bounds, breakdown_tables
 from .claims import Claim
 from .forests import forest_rows
 from .headline import LEGEND
@@ -133,7 +133,7 @@ def page(documents: Iterable[Document], sources: Sources) -> str:
         claims=next((each for each in every if each.claims), None),
         tables=[each for each in every if each.sheets and not each.claims],
         figures=[each for each in every if each.figure],
-        benchmarks=list(map(benchmark, sources.benchmarks)),
+        benchmarks=list(map(benchmark, [*sources.benchmarks, *sources.breakdowns])),
         legend=[*benchmark_tables.LEGEND.splitlines(), *benchmark_tables.rule_notes(sources.benchmarks)],
         runs=len(runs),
         places=sorted(set(places)),
@@ -154,5 +154,7 @@ def compact(block: pd.DataFrame) -> pd.DataFrame:
 def benchmark(result: benchmarks.Result) -> tuple[str, str, pd.DataFrame]:
     """Return name and machine, command and cells of a benchmark."""
     cells = benchmark_tables.sweep_cells if result["sweep"] else benchmark_tables.case_cells
+    if benchmarks.breaks_down(result):
+        cells = breakdown_tables.cells
     title = f"{benchmarks.name(result)}: {benchmark_tables.place(result)}"
     return title, benchmarks.command(result), cells(result)

@@ -102,6 +102,7 @@ class Sources:
     """All measurements, either a user's own or the published ones, never a mixture of both.
 
     theory: the checks of the paper's bounds, where they were computed. diverged: the runs that did.
+    breakdowns: the parts of a step, by benchmark.
 
     where: overrides with which commands leave more here. damaged: a sentence for each unreadable file.
     """
@@ -114,6 +115,7 @@ class Sources:
     damaged: Sequence[str] = ()
     theory: Fields | None = None
     diverged: pd.DataFrame = field(default_factory=lambda: diverged_frame(()))
+    breakdowns: Sequence[Result] = ()
     tables: "dict[str, tuple[Config, Table]]" = field(default_factory=dict)  # filled already, by name
 
     def runs_of(self, overrides: Sequence[str]) -> pd.DataFrame:
@@ -151,20 +153,20 @@ def own(outputs: Path, published: Path, settle: Settle, where: Sequence[str] = (
     damaged: list[str] = []
     others = published.resolve()
     files = [path for path in sorted(outputs.rglob(ANGLES)) if others not in path.resolve().parents]
-    measured = benchmarks.own(outputs / "bench", damaged)
+    measured, broken_down = benchmarks.separated(benchmarks.own(outputs / "bench", damaged))
     runs, angles = read_runs(outputs, damaged), read_angles(files, damaged)
     theory = checks.read_theory(outputs / checks.NAME, damaged)
     diverged = read_diverged(outputs, damaged)
-    return Sources(runs, settle, measured, angles, where, damaged, theory, diverged)
+    return Sources(runs, settle, measured, angles, where, damaged, theory, diverged, broken_down)
 
 
 def published(folder: Path, settle: Settle) -> Sources:
     """Return what the project publishes."""
     damaged: list[str] = []
     runs, angles = read_runs(folder / RECORDS, damaged), read_angles([folder / ANGLES], damaged)
-    measured = benchmarks.read(folder / BENCHMARKS, damaged)
+    measured, broken_down = benchmarks.separated(benchmarks.read(folder / BENCHMARKS, damaged))
     theory = checks.read_theory(folder / checks.NAME, damaged)
-    return Sources(runs, settle, measured, angles, (), damaged, theory)
+    return Sources(runs, settle, measured, angles, (), damaged, theory, breakdowns=broken_down)
 
 
 def read_runs(path: Path, damaged: list[str]) -> pd.DataFrame:
