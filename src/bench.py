@@ -7,8 +7,7 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from msbp.analysis.benchmark_tables import table
-from msbp.analysis.benchmarks import remarks, settings, write
+from msbp.analysis.benchmarks import remarks, settings, table, write
 from msbp.bench.case import BenchOptions, measure
 from msbp.bench.timed_model import Reporter
 from msbp.cli import start
