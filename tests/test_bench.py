@@ -129,6 +129,18 @@ def test_every_sweep_names_a_setting_of_training(sweep):
     assert OmegaConf.select(row, chosen.sweep.key) == last and len(chosen.sweep.values) > 2
 
 
+def test_a_breakdown_is_printed_and_left_beside_the_cases(tmp_path, monkeypatch, capfd):
+    words = [*QUICK, TINY, "breakdown=dense", f"paths.outputs={tmp_path}/out"]
+    monkeypatch.setattr(sys, "argv", ["src.bench", *words])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    main()
+    printed = capfd.readouterr().out
+    left = json.loads((tmp_path / "out/bench/mnist-breakdown-of-dense.json").read_text())
+    assert benchmarks.checked(left)["row"] == "dense" and "GB/s at most" in printed
+    assert all(part["part"] in printed for part in left["parts"])
+    assert (tmp_path / "out/bench/mnist-breakdown-of-dense.csv").exists()
+
+
 def test_a_sweep_measures_every_value_and_keeps_more_with_a_larger_ratio():
     result = bench("sweep=k", "sweep.values=[0.1,0.5]", "only=[torch,msbp]", "seconds=0")
     assert [point["value"] for point in result["points"]] == [0.1, 0.5]
@@ -175,6 +187,9 @@ def test_names_of_cases_lead_to_no_other_folder():
         ("only=[tensorflow]", "only: no row tensorflow; there are torch, dense"),
         ("only=tensorflow", "only: no row tensorflow; there are torch, dense"),
         ("only=3", "only must be text or a list, got 3; leave it out to measure all rows"),
+        ("breakdown=mspb", "breakdown: no row mspb; there are torch, dense"),
+        ("breakdown=3", "breakdown must be true or false or text, got 3; true, or a row whose step"),
+        ("breakdown=null", "breakdown must be true or false or text, got None"),
         ("+settling.mspb=3", "settling: no row mspb; there are torch, dense"),
         ("threads=99999", "threads=99999, but"),
         ("threads=0", "threads must be a whole number of at least 1, got 0"),
@@ -197,6 +212,11 @@ def test_a_wrong_option_is_refused_in_a_sentence_before_work(wrong, words):
     with pytest.raises(ValueError) as refusal:
         options(*QUICK, TINY, wrong)
     assert str(refusal.value).startswith(words) and "\n" not in str(refusal.value)
+
+
+def test_a_sweep_has_no_breakdown():
+    with pytest.raises(ValueError, match="breakdown=True is of a case alone; leave sweep or breakdown out"):
+        options("sweep=k", "breakdown=true")
 
 
 def test_threads_are_not_set_beside_a_sweep_over_them(monkeypatch):

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from msbp.analysis import runs
+from msbp.analysis import breakdown_tables, runs
 from msbp.analysis.benchmarks import (
     comma_separated,
     command,
@@ -22,6 +22,7 @@ from msbp.analysis.benchmarks import (
     table,
     write,
 )
+from msbp.analysis.measurements import checked
 from msbp.analysis.plan import measurements
 from msbp.analysis.render import digits
 from msbp.analysis.runs import Sources, read_benchmarks
@@ -48,6 +49,17 @@ def sweep():
         {"value": r, "cpu_share": 1.0, "rows": [row("torch", 4.0), row("msbp", r * 10)]} for r in (0.01, 0.1)
     ]
     return result(sweep="k", key="paper.r", points=points)
+
+
+def breakdown(**more):
+    parts = [
+        {"phase": "forward", "part": "products", "ms": 0.5, "bytes": 2_000_000, "flops": 20_000_000},
+        {"phase": "forward", "part": "Python between", "ms": 0.1, "bytes": 0, "flops": 0},
+        {"phase": "update", "part": "rows with gradient", "ms": 0.4, "bytes": 8_000_000, "flops": 1_000_000},
+    ]
+    about = {"row": "msbp", "steps": 90, "step_ms": 1.0, "peak_gflops": 80.0, "peak_gb_s": 40.0}
+    kept = {name: value for name, value in result().items() if name != "rows"}
+    return kept | about | {"parts": parts} | more
 
 
 @pytest.mark.parametrize(
@@ -204,3 +216,57 @@ def test_a_damaged_published_file_is_named(tmp_path, settle):
     (tmp_path / "bench.json").write_text(GOOD[:300])
     found = runs.published(tmp_path, settle)
     assert not found.benchmarks and found.damaged[0].startswith(f"{tmp_path / 'bench.json'}: not whole JSON")
+
+
+@pytest.mark.parametrize(
+    ("more", "expected", "words"),
+    [
+        ({}, "mnist-breakdown", " breakdown=true"),
+        ({"row": "dense"}, "mnist-breakdown-of-dense", " breakdown=dense"),
+        ({"threads": 2}, "mnist-breakdown-2-threads", " breakdown=true threads=2"),
+    ],
+)
+def test_a_breakdown_is_named_and_repeated_by_its_row(more, expected, words):
+    assert name(breakdown(**more)) == expected
+    assert command(breakdown(**more)) == f"python -m src.bench case=mnist{words}"
+    assert settings(words.split()) == "" and remarks(breakdown(**more)) == []
+
+
+def test_a_breakdown_has_a_line_for_every_part_and_the_step():
+    text = breakdown_tables.section([breakdown()])
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
+    assert cells[2:] == [
+        ["forward", "products", "0.500", "50.0%", "2.00", "20.0", "4.00", "40.0", "50% of GFLOP/s"],
+        ["", "Python between", "0.100", "10.0%", "–", "–", "–", "–", "–"],
+        ["update", "rows with gradient", "0.400", "40.0%", "8.00", "1.00", "20.0", "2.50", "50% of GB/s"],
+        ["step", "", "1.00", "100.0%", "10.0", "21.0", "10.0", "21.0", "26% of GFLOP/s"],
+    ]
+    assert "## Where a step goes" in text and "80.0 GFLOP/s and 40.0 GB/s at most" in text
+    assert "products" in breakdown_tables.table(breakdown()) and breakdown_tables.section([]) == ""
+
+
+def test_breakdowns_are_published_beside_the_cases_and_read_apart(tmp_path, settle):
+    write(tmp_path / "bench", result())
+    write(tmp_path / "bench", breakdown())
+    lines = list(csv.DictReader((tmp_path / "bench/mnist-breakdown.csv").read_text().splitlines()))
+    assert [float(line["ms"]) for line in lines] == [0.5, 0.1, 0.4] and lines[0]["row"] == "msbp"
+    publish(tmp_path / "bench", tmp_path / "published/bench.json")
+    for found in (runs.published(tmp_path / "published", settle), runs.own(tmp_path, tmp_path / "x", settle)):
+        assert found.benchmarks == [result()] and found.breakdowns == [breakdown()]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"step_ms": 1.1}, "parts sum to 1.00000 ms, and step_ms is 1.10000"),
+        ({"parts": []}, "parts: "),
+        ({"peak_gb_s": 0.0}, "peak_gb_s: "),
+        ({"row": None}, "row: "),
+        ({"parts": [breakdown()["parts"][0] | {"ms": -1.0}]}, "parts.0.ms: "),
+        ({"parts": [breakdown()["parts"][0] | {"flops": 1.5}]}, "parts.0.flops: "),
+    ],
+)
+def test_a_breakdown_that_does_not_add_up_is_refused(more, words):
+    assert checked(breakdown())
+    with pytest.raises(ValueError, match=words):
+        checked(breakdown(**more))

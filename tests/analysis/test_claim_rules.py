@@ -225,7 +225,7 @@ def test_slopes_are_of_log_times_of_the_whole_backward_pass(rule, sweep, evidenc
             "value": x,
             "rows": [
                 {"name": name, "k_per_layer": {"a": x}, "bp_ms": ms} | times
-                for name, ms in (("sbp", 1.0), ("msbp", x**0.5))
+                for name, ms in (("dense", 1.0), ("sbp", 1.0), ("msbp", x**0.5))
             ],
         }
         for x in xs
@@ -240,18 +240,22 @@ def test_slopes_are_of_log_times_of_the_whole_backward_pass(rule, sweep, evidenc
     assert earlier.n == 0 and earlier.command == f"python -m src.bench case=mnist sweep={sweep}"
 
 
-def test_a_machine_that_slows_down_over_a_sweep_makes_no_effect_of_gamma(evidence):
+@pytest.mark.parametrize("sweep", ["k", "gamma"])
+def test_a_machine_that_slows_down_over_a_sweep_changes_no_slope(sweep, evidence):
     points = [
         {
-            "value": gamma,
-            "rows": [{"name": "sbp", "bp_ms": 1 + gamma}, {"name": "msbp", "bp_ms": 1.1 + 1.1 * gamma}],
+            "value": value,
+            "rows": [
+                {"name": name, "k_per_layer": {"a": 100 * value}, "bp_ms": ms * (1 + value)}
+                for name, ms in (("dense", 5.0), ("sbp", 1.0), ("msbp", 1.1))
+            ],
         }
-        for gamma in (0.1, 0.3, 0.5, 0.9)
+        for value in (0.1, 0.3, 0.5, 0.9)
     ]
-    bench = {"case": "mnist", "sweep": "gamma", "points": points, "timing_rule": 2}
-    config = SWEPT | {"benchmarks": [{"case": "mnist", "sweep": "gamma"}]}
-    (found,) = claim_rules.slope_by_gamma(config, evidence([bench]))
-    assert estimate(found) == pytest.approx(0)
+    bench = {"case": "mnist", "sweep": sweep, "points": points, "timing_rule": 2}
+    config = SWEPT | {"benchmarks": [{"case": "mnist", "sweep": sweep}]}
+    for setting in getattr(claim_rules, f"slope_by_{sweep}")(config, evidence([bench])):
+        assert setting.n == 4 and estimate(setting) == pytest.approx(0)
 
 
 @pytest.mark.parametrize(

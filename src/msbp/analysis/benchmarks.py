@@ -1,6 +1,7 @@
 """Results of `python -m src.bench`: their names, files, published form and tables.
 
-A result is the JSON that the benchmark writes: one case, alone or at the points of a sweep.
+A result is the JSON that the benchmark writes: one case, alone or at the points of a sweep, or the parts of a
+step of one row.
 """
 
 import shlex
@@ -10,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..files import json_text, save
-from .measurements import EARLIER_RULE, WHOLE_PASS, Result
+from .measurements import EARLIER_RULE, WHOLE_PASS, Result, breaks_down
 from .render import EMPTY, digits, pipe_table
 from .runs import read_benchmarks
 
@@ -18,7 +19,8 @@ COMPARED = ("bp", "bp_update", "total")
 COMPARISONS = ("vs_torch", "vs_dense")
 FULL_SHARE = 0.97  # of a processor
 # Words of a command that the name of a result has, or that have no effect on times.
-NAMED = ("case=", "sweep=", "threads=", "allocator=", "format=", "paths.", "repetitions=")
+NAMED = ("case=", "sweep=", "threads=", "allocator=", "format=", "paths.", "repetitions=", "breakdown=")
+MAIN_ROW = "msbp"  # whose step a breakdown is of, unless its name has another
 TIMES = {"forward_ms": "forward", "bp_ms": "BP", "update_ms": "update", "total_ms": "total"}
 HEADER = [*TIMES.values(), "BP p10-p90", "GFLOP/s", "MiB", "vs torch", "vs dense"]
 LEGEND = """\
@@ -48,6 +50,8 @@ def whole_pass(result: Result) -> bool:
 def name(result: Result) -> str:
     """Return the case with what is off its default, as files are named."""
     parts = [result["case"], result["sweep"] and f"by-{result['sweep']}"]
+    if breaks_down(result):
+        parts += ["breakdown" if result["row"] == MAIN_ROW else f"breakdown-of-{result['row']}"]
     parts += [result["threads"] > 1 and f"{result['threads']}-threads"]
     parts += [result["allocator"] == "default" and "default-allocator"]
     return "-".join(filter(None, parts))
@@ -56,6 +60,8 @@ def name(result: Result) -> str:
 def command(result: Result) -> str:
     """Return what repeats the measurement."""
     words = [f"case={result['case']}", result["sweep"] and f"sweep={result['sweep']}"]
+    if breaks_down(result):
+        words += ["breakdown=true" if result["row"] == MAIN_ROW else f"breakdown={result['row']}"]
     words += [result["threads"] > 1 and f"threads={result['threads']}"]
     repetitions = result.get("protocol", {}).get("repetitions", 1)
     words += [result["allocator"] == "default" and "allocator=default", result.get("settings")]
@@ -122,7 +128,10 @@ def publish(measured: Path, published: Path, allow_dirty: bool = False) -> list[
 
 
 def comma_separated(result: Result) -> str:
-    """Return unrounded numbers, one row a line; nested fields have columns such as `vs_dense_bp`."""
+    """Return unrounded numbers, one row or part a line; nested fields have columns such as `vs_dense_bp`."""
+    if breaks_down(result):
+        fields = {key: result[key] for key in ("case", "row", "threads")}
+        return pd.DataFrame(result["parts"]).assign(**fields).to_csv(index=False)
     about = ["case", "sweep", "threads", "allocator"]
     parts = []
     for point in points(result):

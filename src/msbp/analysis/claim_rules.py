@@ -14,7 +14,7 @@ import pandas as pd
 from .benchmarks import command as command_of
 from .benchmarks import name as name_of
 from .benchmarks import points, whole_pass
-from .figures import swept, timed
+from .figures import swept
 from .grid import BASELINE, SBP, gather, scores
 from .measurements import Result
 from .plan import missing_commands
@@ -260,27 +260,36 @@ def slope_by_k(config: Config, measured: Measured) -> Iterator[Setting]:
     """Yield the slope of log BP time by log k, for SBP and for MSBP; here n counts values of k."""
     result, command = swept_result(config, measured)
     for method in ("sbp", "msbp"):
-        line = timed(result, method) if result else pd.DataFrame({"x": [], "y": []})
-        line = line[(line.x > 0) & (line.x <= config["largest"]) & (line.y > 0)]
-        effect = log_slope(np.log(line.x), line.y) if len(line) > 2 else None
-        yield Setting("MLPs", f"MNIST: {method.upper()}", command, method, effect=effect, n=len(line))
+        times = relative_times(result, method, "dense")
+        times = times[(times.k > 0) & (times.k <= config["largest"]) & (times.ratio > 0)]
+        effect = log_slope(np.log(times.k), times.ratio) if len(times) > 2 else None
+        yield Setting("MLPs", f"MNIST: {method.upper()}", command, method, effect=effect, n=len(times))
 
 
 def slope_by_gamma(config: Config, measured: Measured) -> Iterator[Setting]:
     """Yield how the log of MSBP's BP time changes from γ = 0 to 1; here n counts values of γ.
 
-    Each time is divided by that of SBP, which has no γ and was measured in turns with it: a machine's speed
-    drifts over the minutes of a sweep. γ = 0 is left out, since that is SBP.
+    γ = 0 is left out, since that is SBP.
     """
     result, command = swept_result(config, measured)
-    times: dict[float, float] = {}
+    times = relative_times(result, "msbp", "sbp")
+    times = times[(times.value > 0) & (times.ratio > 0)]
+    effect = log_slope(times.value, times.ratio) if len(times) > 2 else None
+    yield Setting("MLPs", "MNIST: MSBP", command, effect=effect, n=len(times))
+
+
+def relative_times(result: Result | None, name: str, than: str) -> pd.DataFrame:
+    """Return value, k and the ratio of BP times of two rows at each point of a sweep that has both.
+
+    They were measured in turns, so that the ratio is free of a machine's drift over the minutes of a sweep.
+    """
+    ratios = []
     for point in points(result) if result else ():
-        rows = {row["name"]: row["bp_ms"] for row in point["rows"]}
-        if point["value"] and {"sbp", "msbp"} <= rows.keys():
-            times[point["value"]] = rows["msbp"] / rows["sbp"]
-    line = pd.Series(times, dtype=float)
-    effect = log_slope(line.index.to_series(), line) if len(line) > 2 else None
-    yield Setting("MLPs", "MNIST: MSBP", command, effect=effect, n=len(line))
+        rows = {row["name"]: row for row in point["rows"]}
+        if {name, than} <= rows.keys() and rows[than]["bp_ms"]:
+            k = max(rows[name].get("k_per_layer", {}).values(), default=0)
+            ratios.append((point["value"], k, rows[name]["bp_ms"] / rows[than]["bp_ms"]))
+    return pd.DataFrame(ratios, columns=["value", "k", "ratio"], dtype=float)
 
 
 def swept_result(config: Config, measured: Measured) -> tuple[Result | None, str]:

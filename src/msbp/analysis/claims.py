@@ -256,10 +256,14 @@ def summary(claims: Sequence[Claim]) -> Sheet:
 
 
 def bullets(claims: Sequence[Claim]) -> str:
-    """Return the decided claims as a Markdown list with their numbers, and how many are open."""
+    """Return the decided claims as a Markdown list with their numbers, and how many are open.
+
+    A title says what a difference in points is; for ratios and slopes the line says what is measured.
+    """
     order = list(Word)
     known = sorted((c for c in claims if c.word != Word.OPEN), key=lambda claim: order.index(claim.word))
-    lines = [f"**{c.word.capitalize()}**: {c.config['title']}. {c.short}." for c in known]
+    named = {c.name: "" if c.config["unit"] == "points" else f"{c.config['effect']}: " for c in known}
+    lines = [f"**{c.word.capitalize()}**: {c.config['title']}. {named[c.name]}{c.short}." for c in known]
     if count := len(claims) - len(known):
         lines.append(
             f"**Open**: {count} further claims: intervals too wide, too few runs, or no comparable times."

@@ -1,6 +1,6 @@
 """Models of the files that measurements leave besides records: angles, benchmarks, checks of the theory."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -11,6 +11,7 @@ RECORDS, BENCHMARKS, THEORY = "records.jsonl", "bench.json", "theory.json"
 DIVERGED = "diverged.json"  # in the folder of a run that did, in place of a record
 WHOLE_PASS = 2  # the first timing rule by which BP is the whole backward pass
 EARLIER_RULE = "BP is not shown: it was timed by the earlier rule, which left ∂ℓ/∂W to the update"
+ROUNDING = 1e-5  # milliseconds
 Result = Mapping[str, Any]  # of a benchmark
 
 
@@ -118,6 +119,35 @@ class Sweep(Benchmark):
     points: list[Point]
 
 
+class StepPart(Stored):
+    """Milliseconds of a part of a phase, and the bytes and operations that it needs at least."""
+
+    phase: str
+    part: str
+    ms: float = Field(ge=0)
+    bytes: int = Field(ge=0)
+    flops: int = Field(ge=0)
+
+
+class Breakdown(Benchmark):
+    """The parts of a step of one row, and the machine's rates of operations and of memory."""
+
+    row: str
+    steps: int
+    step_ms: float = Field(gt=0)
+    peak_gflops: float = Field(gt=0)
+    peak_gb_s: float = Field(gt=0)
+    parts: list[StepPart] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        """Return the breakdown; ValueError unless the parts sum to the step."""
+        total = sum(part.ms for part in self.parts)
+        if abs(total - self.step_ms) > ROUNDING * (1 + len(self.parts)):
+            raise ValueError(f"parts sum to {total:.5f} ms, and step_ms is {self.step_ms:.5f}")
+        return self
+
+
 class Check(Stored):
     """One check of a lemma or theorem; where the bound applies to no problem, its numbers may be missing."""
 
@@ -190,5 +220,19 @@ class Theory(Stored):
 
 def checked(value: Any) -> Result:
     """Return the value; ValueError unless it is the result of a benchmark."""
-    validated(Sweep if isinstance(value, dict) and value.get("sweep") else Case, value)
+    if isinstance(value, dict) and breaks_down(value):
+        validated(Breakdown, value)
+    else:
+        validated(Sweep if isinstance(value, dict) and value.get("sweep") else Case, value)
     return value
+
+
+def breaks_down(result: Result) -> bool:
+    """Return whether a result has the parts of a step, and no rows."""
+    return "parts" in result
+
+
+def separated(results: Iterable[Result]) -> tuple[list[Result], list[Result]]:
+    """Return the results with rows, and those with the parts of a step."""
+    every = list(results)
+    return [each for each in every if not breaks_down(each)], [each for each in every if breaks_down(each)]

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..files import Fields, json_text, save
-from . import benchmarks
+from . import benchmarks, breakdown_tables
 from .claims import bullets
 from .comparisons import answered
 from .render import MARKDOWN, Document, bullet, files, markdown, wrapped
@@ -178,8 +178,9 @@ def contents(
     for name in rendered:
         texts |= {folder / f"{name}.{suffix}": text for suffix, text in files(render(name), draw).items()}
     measured = sources.benchmarks
-    if measured:
-        texts[folder / "bench.md"] = benchmarks.markdown(measured, rows=None)
+    if measured or sources.breakdowns:
+        cases = benchmarks.markdown(measured, rows=None)
+        texts[folder / "bench.md"] = cases + breakdown_tables.section(sources.breakdowns)
 
     def part(name: str, page: Path) -> str:
         if name == "bench":

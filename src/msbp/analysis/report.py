@@ -21,10 +21,10 @@ from rich.progress import track
 
 from ..files import Fields
 from ..record import counts, different, flat, settings, signature
-from . import benchmarks, theory
+from . import benchmarks, breakdown_tables, theory
 from .claims import Claim
 from .drawing import forest_rows
-from .measurements import Result
+from .measurements import Result, breaks_down
 from .render import Document, markdown, pipe_table, renderings
 from .runs import Sources
 from .settings import SECONDS, Compose, Config
@@ -144,7 +144,7 @@ def page(documents: Iterable[Document], sources: Sources) -> str:
         claims=next((each for each in every if each.claims), None),
         tables=[each for each in every if each.sheets and not each.claims],
         figures=[each for each in every if each.figure],
-        benchmarks=list(map(benchmark, sources.benchmarks)),
+        benchmarks=list(map(benchmark, [*sources.benchmarks, *sources.breakdowns])),
         legend=[*benchmarks.LEGEND.splitlines(), *benchmarks.rule_notes(sources.benchmarks)],
         runs=len(runs),
         platforms=sorted(set(platforms)),
@@ -165,7 +165,8 @@ def compact(block: pd.DataFrame) -> pd.DataFrame:
 def benchmark(result: Result) -> tuple[str, str, pd.DataFrame]:
     """Return name and machine, command and cells of a benchmark."""
     title = f"{benchmarks.name(result)}: {benchmarks.platform(result)}"
-    return title, benchmarks.command(result), benchmarks.cells(result)
+    cells = (breakdown_tables if breaks_down(result) else benchmarks).cells(result)
+    return title, benchmarks.command(result), cells
 
 
 def unused(runs: pd.DataFrame, documents: Iterable[Document]) -> pd.DataFrame:

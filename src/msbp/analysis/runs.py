@@ -24,7 +24,7 @@ import pandas as pd
 
 from ..files import Fields, parsed
 from ..record import ANGLES, NAME, Model, Record, validated
-from .measurements import BENCHMARKS, DIVERGED, RECORDS, THEORY, Angle, DivergedRun, Result, Theory, checked
+from .measurements import BENCHMARKS, DIVERGED, RECORDS, THEORY, Angle, DivergedRun, Result, Theory, checked, separated
 from .settings import Config, Settle
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class Sources:
     """All measurements, either a user's own or the published ones, never a mixture of both.
 
     theory: the checks of the paper's bounds, where they were computed. diverged: runs without a record.
+    breakdowns: the parts of a step, by benchmark.
     where: overrides with which commands leave more here. damaged: a sentence for each unreadable file.
     """
 
@@ -70,6 +71,7 @@ class Sources:
     damaged: Sequence[str] = ()
     theory: Fields | None = None
     diverged: pd.DataFrame = field(default_factory=lambda: diverged_frame(()))
+    breakdowns: Sequence[Result] = ()
     tables: "dict[str, tuple[Config, Table]]" = field(default_factory=dict)  # filled already, by name
 
     def runs_of(self, overrides: Sequence[str]) -> pd.DataFrame:
@@ -107,20 +109,20 @@ def own(outputs: Path, published: Path, settle: Settle, where: Sequence[str] = (
     damaged: list[str] = []
     others = published.resolve()
     files = [path for path in sorted(outputs.rglob(ANGLES)) if others not in path.resolve().parents]
-    measured = read_benchmarks(outputs / "bench", damaged)
+    measured, broken_down = separated(read_benchmarks(outputs / "bench", damaged))
     runs, angles = read_runs(outputs, damaged), read_angles(files, damaged)
     theory = read_theory(outputs / THEORY, damaged)
     diverged = read_diverged(outputs, damaged)
-    return Sources(runs, settle, measured, angles, where, damaged, theory, diverged)
+    return Sources(runs, settle, measured, angles, where, damaged, theory, diverged, broken_down)
 
 
 def published(folder: Path, settle: Settle) -> Sources:
     """Return what the project publishes."""
     damaged: list[str] = []
     runs, angles = read_runs(folder / RECORDS, damaged), read_angles([folder / ANGLES], damaged)
-    measured = read_benchmarks(folder / BENCHMARKS, damaged)
+    measured, broken_down = separated(read_benchmarks(folder / BENCHMARKS, damaged))
     theory = read_theory(folder / THEORY, damaged)
-    return Sources(runs, settle, measured, angles, (), damaged, theory)
+    return Sources(runs, settle, measured, angles, (), damaged, theory, breakdowns=broken_down)
 
 
 def read_runs(path: Path, damaged: list[str]) -> pd.DataFrame:
