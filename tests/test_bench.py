@@ -136,7 +136,7 @@ def test_a_breakdown_is_printed_and_left_beside_the_cases(tmp_path, monkeypatch,
     main()
     printed = capfd.readouterr().out
     left = json.loads((tmp_path / "out/bench/mnist-breakdown-of-dense.json").read_text())
-    assert benchmarks.checked(left)["row"] == "dense" and "GB/s at most" in printed
+    assert measurements.checked(left)["row"] == "dense" and "GB/s at most" in printed
     assert all(part["part"] in printed for part in left["parts"])
     assert (tmp_path / "out/bench/mnist-breakdown-of-dense.csv").exists()
 

@@ -24,7 +24,18 @@ import pandas as pd
 
 from ..files import Fields, parsed
 from ..record import ANGLES, NAME, Model, Record, validated
-from .measurements import BENCHMARKS, DIVERGED, RECORDS, THEORY, Angle, DivergedRun, Result, Theory, checked, separated
+from .measurements import (
+    BENCHMARKS,
+    DIVERGED,
+    RECORDS,
+    THEORY,
+    Angle,
+    DivergedRun,
+    Result,
+    Theory,
+    checked,
+    separated,
+)
 from .settings import Config, Settle
 
 if TYPE_CHECKING:
