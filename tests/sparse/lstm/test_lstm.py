@@ -112,7 +112,7 @@ def test_the_kernels_tanh_is_as_exact_as_float32_allows():
     h, c, *rest = (torch.zeros(len(x), 1) for _ in range(5))
     bias = torch.zeros(4)
     tensors = (h, c, bias, gates, *rest)
-    kernels.advance(*(t.data_ptr() for t in tensors), len(x), 1)
+    kernels.advance(*(t.data_ptr() for t in tensors), len(x), 1, 1)
     wanted = x.double().sigmoid(), x.double().tanh()
     for column, exact in zip((0, 1, 2, 3), (wanted[0], wanted[0], wanted[1], wanted[0]), strict=True):
         assert (gates[:, column] - exact).abs().max() < 4e-7

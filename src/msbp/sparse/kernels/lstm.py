@@ -2,14 +2,15 @@
 
 Letters: n rows, H hidden_size, k kept of a group. A group is a gate's H gradients, or all 4H. Every loop
 reads few arrays, because the compiler gives up vectorising where it would have to compare too many
-addresses; the rows stay in the first-level cache from loop to loop.
+addresses; the rows stay in the first-level cache from loop to loop. Threads divide the rows among them.
 """
 
 import numpy as np
 
 from .compile import kernel
-from .select import add, search_arrays, search_size, sparsify, whole_lanes
-from .simd import floats, ints, longs
+from .parallel import LINE, parts_of, share, spread
+from .select import add, remember, search_arrays, search_size, sparsify, whole_lanes
+from .simd import BYTES, floats, ints, longs
 
 ONE, HALF, BOUND = np.float32(1), np.float32(0.5), np.float32(8)
 # x · P(x²) / Q(x²), fitted to tanh on [-8, 8] for least relative error; 3.5e-7 in float32
@@ -39,15 +40,16 @@ def squash(gate, bias, half):
 
 
 @kernel
-def advance(h, c, bias, gates, previous_h, previous_c, tanh_c, n, H):
-    """As lstm/cell.py's advance; bias (4H) is required."""
+def advance_part(job, part, parts):
+    h, c, bias, gates, previous_h, previous_c, tanh_c, n, H = job
     h, c, bias, gates = floats(h, (n, H)), floats(c, (n, H)), floats(bias, 4 * H), floats(gates, (n, 4 * H))
     previous_h, previous_c, tanh_c = (
         floats(previous_h, (n, H)),
         floats(previous_c, (n, H)),
         floats(tanh_c, (n, H)),
     )
-    for b in range(n):
+    start, stop = share(part, parts, n, 1)
+    for b in range(start, stop):
         row, state, cell, squashed = gates[b], h[b], c[b], tanh_c[b]
         to_h, to_c = previous_h[b], previous_c[b]
         for j in range(H):
@@ -64,6 +66,16 @@ def advance(h, c, bias, gates, previous_h, previous_c, tanh_c, n, H):
             squashed[j] = tanh(cell[j])
         for j in range(H):
             state[j] = output[j] * squashed[j]
+
+
+ELEMENT = 12  # an element of a gate, or its gradient, takes as long as reading so many floats
+
+
+@kernel
+def advance(h, c, bias, gates, previous_h, previous_c, tanh_c, n, H, threads):
+    """As lstm/cell.py's advance; bias (4H) is required."""
+    job = (h, c, bias, gates, previous_h, previous_c, tanh_c, n, H)
+    spread(advance_part, job, parts_of(threads, n, n * 4 * H * ELEMENT), threads)
 
 
 @kernel
@@ -90,12 +102,13 @@ def backward_row(grad_out, grad_h, grad_c, gates, previous_c, tanh_c, out, pitch
 
 
 @kernel
-def gate_gradients(grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, out, n, H):
-    """As lstm/cell.py's gate_gradients; the rows of grad_out are `stride` bytes apart."""
+def gradients_part(job, part, parts):
+    grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, out, n, H = job
     grad_h, grad_c, gates = floats(grad_h, (n, H)), floats(grad_c, (n, H)), floats(gates, (n, 4 * H))
     previous_c, tanh_c, out = floats(previous_c, (n, H)), floats(tanh_c, (n, H)), floats(out, (n, 4 * H))
     through, grad_next = np.empty(H, np.float32), np.empty(H, np.float32)
-    for b in range(n):
+    start, stop = share(part, parts, n, 1)
+    for b in range(start, stop):
         above = floats(grad_out + b * stride, H)
         backward_row(
             above, grad_h[b], grad_c[b], gates[b], previous_c[b], tanh_c[b], out[b], H, through, grad_next
@@ -103,31 +116,41 @@ def gate_gradients(grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, 
 
 
 @kernel
-def select_gates(
-    grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, n, H, groups, k,
-    memory, total, per_slot, in_place, gamma, values, columns, bias, distance,
-):  # fmt: skip
-    """values, columns (n, groups · k) ← top-k of ∂ℓ/∂gates + memory in every group of every row.
+def gate_gradients(grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, out, n, H, threads):
+    """As lstm/cell.py's gate_gradients; the rows of grad_out are `stride` bytes apart."""
+    job = (grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, out, n, H)
+    spread(gradients_part, job, parts_of(threads, n, n * 4 * H * ELEMENT), threads)
 
-    memory (slots or 1, 4H) or 0: row b has slot b, or all have the first. in_place: γ times the rest of a row
-    becomes its slot's memory; else it adds to total, of the memory's shape. bias (4H) or 0 gets ∂ℓ/∂gates
-    added. distance (groups) is where top-k starts its search. Return 0, or 1 + a row that is not finite.
+
+@kernel
+def select_part(job, part, parts):
+    """Select among the gradients of a part of the rows; failed[part] ← 1 + a row that is not finite, or 0.
+
+    With several parts, what the rows do not propagate of a shared memory goes to rests (n, 4H).
     """
+    (
+        grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, n, H, groups, k, memory, total, rests,
+        per_slot, in_place, gamma, values, columns, bias, distance, failed, distances,
+    ) = job  # fmt: skip
     width, pitch = 4 * H // groups, H
     lanes = whole_lanes(width)
     if groups == 4:
         pitch = lanes
     grad_h, grad_c, gates = floats(grad_h, (n, H)), floats(grad_c, (n, H)), floats(gates, (n, 4 * H))
     previous_c, tanh_c = floats(previous_c, (n, H)), floats(tanh_c, (n, H))
-    V, K, D = floats(values, (n, groups * k)), ints(columns, (n, groups * k)), longs(distance, groups)
-    remembered = width if memory else 0
+    V, K = floats(values, (n, groups * k)), ints(columns, (n, groups * k))
+    remembered, apart = width if memory else 0, parts > 1 and not per_slot
     M, T = floats(memory, (n, groups, remembered)), floats(total, (n, groups, remembered))
-    bias_sum, gamma = floats(bias, (groups, width)), np.float32(gamma)
+    R, D = floats(rests, (n, groups, remembered)), distances[part]
+    bias_sum, gamma = floats(bias, (groups, width)), np.float32(1 if apart else gamma)
     flat = np.zeros(groups * lanes, np.float32)
     rows, bits = flat.reshape(groups, lanes), flat.view(np.int32).reshape(groups, lanes)
     through, grad_next = np.empty(H, np.float32), np.empty(H, np.float32)
     search = search_arrays(np.zeros(3 * search_size(width), np.int32), width)
-    for b in range(n):
+    D[:] = longs(distance, groups)
+    failed[part] = 0
+    start, stop = share(part, parts, n, 1)
+    for b in range(start, stop):
         above = floats(grad_out + b * stride, H)
         backward_row(
             above, grad_h[b], grad_c[b], gates[b], previous_c[b], tanh_c[b], flat, pitch, through, grad_next
@@ -137,9 +160,50 @@ def select_gates(
             if bias:
                 add(bias_sum[q], rows[q, :width])
             m, chosen = M[slot, q], slice(q * k, q * k + k)
-            m_next = m if in_place else T[slot, q]
+            m_next = m if in_place else R[b, q] if apart else T[slot, q]
+            onto = not in_place and not apart
             V_q, K_q, first = V[b, chosen], K[b, chosen], q * width
-            count, D[q] = sparsify(bits[q], m, gamma, m_next, not in_place, k, D[q], search, V_q, K_q, first)
+            count, D[q] = sparsify(bits[q], m, gamma, m_next, onto, k, D[q], search, V_q, K_q, first)
             if count < 0:
-                return b + 1
+                failed[part] = b + 1
+                return
+
+
+@kernel
+def rests_part(job, part, parts):
+    rests, n, width, gamma, total = job
+    start, stop = share(part, parts, width, LINE)
+    for b in range(n):
+        row = floats(rests + (b * width + start) * BYTES, stop - start)
+        remember(row, np.float32(gamma), floats(total + start * BYTES, stop - start), True)
+
+
+@kernel
+def select_gates(
+    grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, n, H, groups, k,
+    memory, total, rests, per_slot, in_place, gamma, values, columns, bias, distance, threads,
+):  # fmt: skip
+    """values, columns (n, groups · k) ← top-k of ∂ℓ/∂gates + memory in every group of every row.
+
+    memory (slots or 1, 4H) or 0: row b has slot b, or all have the first. in_place: γ times the rest of a row
+    becomes its slot's memory; else it adds to total, of the memory's shape, by way of rests (n, 4H) if there
+    are several threads. bias (4H) or 0 gets ∂ℓ/∂gates added. distance (groups) is where top-k starts its
+    search. Return 0, or 1 + a row that is not finite.
+    """
+    parts = 1
+    if not bias and (not memory or per_slot or (rests and not in_place)):
+        parts = parts_of(threads, n, n * 4 * H * 2 * ELEMENT)
+    failed, distances = np.empty(parts, np.int64), np.empty((parts, groups), np.int64)
+    job = (
+        grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, n, H, groups, k, memory, total, rests,
+        per_slot, in_place, gamma, values, columns, bias, distance, failed, distances,
+    )  # fmt: skip
+    spread(select_part, job, parts, threads)
+    for part in range(parts):
+        if failed[part]:
+            return failed[part]
+    longs(distance, groups)[:] = distances[-1]
+    if parts > 1 and memory and not per_slot:
+        job_of_rests = (rests, n, 4 * H, gamma, total)
+        spread(rests_part, job_of_rests, parts_of(threads, 4 * H // LINE, n * 4 * H), threads)
     return 0

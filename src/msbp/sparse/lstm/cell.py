@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..buffers import uses_kernel
 from ..kernels import lstm as kernels
+from ..kernels import parallel
 
 
 def advance(
@@ -27,7 +28,7 @@ def advance(
     """
     tensors = (h, c, bias, gates, previous_h, previous_c, tanh_c)
     if uses_kernel(*tensors):
-        kernels.advance(*(t.data_ptr() for t in tensors), *h.shape)
+        kernels.advance(*(t.data_ptr() for t in tensors), *h.shape, parallel.threads())
         return
     previous_h.copy_(h)
     previous_c.copy_(c)

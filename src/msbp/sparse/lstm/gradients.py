@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..buffers import address, empty, uses_kernel, zeros
 from ..kernels import lstm as kernels
+from ..kernels import parallel
 from ..kernels import rows as products
 from ..kernels.select import FIRST_DISTANCE
 from . import cell
@@ -67,7 +68,8 @@ class FullGradient:
         gates, _, previous_c, tanh_c = (t[rows] for t in self.saved)
         tensors = (grad_h, grad_c, gates, previous_c, tanh_c, self.g[rows])
         if uses_kernel(*tensors):
-            kernels.gate_gradients(*cell.rows_of(grad_out), *(t.data_ptr() for t in tensors), *grad_h.shape)
+            given = [*cell.rows_of(grad_out), *addresses(*tensors), *grad_h.shape]
+            kernels.gate_gradients(*given, parallel.threads())
         else:
             slopes = cell.Slopes(*(t[rows] for t in self.slopes))
             cell.gate_gradients(grad_out, grad_h, grad_c, gates.chunk(4, 1)[1], slopes, self.g[rows])
@@ -131,7 +133,7 @@ class ListedGradient(FullGradient):
 
     def __init__(
         self, weights: Weights, saved: Saved, k: int, groups: int, gamma: float, carry: Carry,
-        dense_bias: bool,
+        dense_bias: bool, batch: int,
     ):  # fmt: skip
         self.weights, self.saved, self.carry = weights, saved, carry
         self.k, self.groups, self.gamma = k, groups, gamma
@@ -143,6 +145,9 @@ class ListedGradient(FullGradient):
         self.hh = address(weights.hh, (self.width, H), "weight_hh of an LSTM")
         for gate, tensor in zip(Saved._fields, saved, strict=True):
             address(tensor, (self.rows, self.width if gate == "gates" else H), f"{gate} of an LSTM")
+        self.threads, self.rests = parallel.threads(), None
+        if self.threads > 1 and carry.total is not None and not carry.per_slot:
+            self.rests = empty(batch, self.width)
         if carry.m is not None:
             address(carry.m, (len(carry.m), self.width), "the memory of an LSTM")
 
@@ -155,9 +160,9 @@ class ListedGradient(FullGradient):
             *grad_h.shape,
         ]
         given += [self.groups, self.k // self.groups]
-        memory = [*addresses(carry.m, carry.total), carry.per_slot, in_place, self.gamma]
+        memory = [*addresses(carry.m, carry.total, self.rests), carry.per_slot, in_place, self.gamma]
         found = addresses(self.values[rows], self.columns[rows], self.all_gradients, self.distance)
-        if kernels.select_gates(*given, *memory, *found):
+        if kernels.select_gates(*given, *memory, *found, self.threads):
             raise NotFinite
         carry.settle(len(grad_h))
 
@@ -165,14 +170,15 @@ class ListedGradient(FullGradient):
         n, H = grad_h.shape
         values, columns = addresses(self.values[rows], self.columns[rows])
         packed = self.packed_hh.data_ptr()
-        products.product_packed(values, columns, n, self.k, packed, self.width, H, grad_h.data_ptr())
+        out, count = grad_h.data_ptr(), self.threads
+        products.product_packed(values, columns, n, self.k, packed, self.width, H, out, count)
 
     @cached_property
     def packed_hh(self) -> Tensor:
         """Return weight_hh packed in panels, for all time steps."""
         m, H = self.weights.hh.shape
         packed = empty(-(-H // products.LANES), m, products.LANES)
-        products.pack(self.hh, packed.data_ptr(), m, H)
+        products.pack(self.hh, packed.data_ptr(), m, H, self.threads)
         return packed
 
     def of_weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -181,11 +187,12 @@ class ListedGradient(FullGradient):
     def _of_weight(self, matrix: Tensor) -> Tensor:
         """Return gᵀ · matrix (N, ·)."""
         n = matrix.shape[1]
-        out, panel = empty(self.width, n), empty(products.CHUNK, products.CHUNK_LANES)
-        sums = empty(self.width, products.CHUNK_LANES)
+        out, panels = empty(self.width, n), empty(self.threads, products.CHUNK, products.CHUNK_LANES)
+        sums = empty(self.threads, self.width, products.CHUNK_LANES)
         dense = address(matrix, (self.rows, n), "the input of an LSTM")
-        starts, rows, values, *scratch = addresses(*self.lists[:-1], out, panel, sums)
-        products.transposed_product(starts, rows, values, self.rows, self.width, dense, n, *scratch)
+        starts, rows, values, *scratch = addresses(*self.lists[:-1], out, panels, sums)
+        sizes = self.rows, self.width, dense, n
+        products.transposed_product(starts, rows, values, *sizes, *scratch, self.threads)
         return out
 
     @cached_property
@@ -206,10 +213,10 @@ class ListedGradient(FullGradient):
         m, i = self.width, self.weights.ih.shape[1]
         weight = address(self.weights.ih, (m, i), "weight_ih of an LSTM")
         grad_x = empty(self.rows, i) if others is None else others
-        panel = empty(m, products.LANES)
-        values, columns, out, scratch = addresses(self.values, self.columns, grad_x, panel)
-        add = others is not None
-        products.product(values, columns, self.rows, self.k, weight, m, i, out, add, scratch)
+        panels, plus = empty(self.threads, m, products.LANES), others is not None
+        values, columns, out, scratch = addresses(self.values, self.columns, grad_x, panels)
+        sizes = self.rows, self.k, weight, m, i
+        products.product(values, columns, *sizes, out, plus, scratch, self.threads)
         return grad_x
 
     def finish(self) -> None:
