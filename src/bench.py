@@ -1,4 +1,7 @@
-"""Milliseconds per training step: python -m src.bench case=mnist [sweep=k] [threads=2] [format=json]."""
+"""Milliseconds per training step: python -m src.bench case=mnist [sweep=k] [threads=2] [format=json].
+
+breakdown=true: of the parts of a step.
+"""
 
 import json
 from pathlib import Path
@@ -7,8 +10,9 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from msbp.analysis.benchmark_tables import table
+from msbp.analysis import benchmarks, breakdown_tables
 from msbp.analysis.benchmarks import remarks, settings, write
+from msbp.analysis.measurements import breaks_down
 from msbp.bench.case import BenchOptions, measure
 from msbp.bench.timed_model import Reporter
 from msbp.cli import start
@@ -22,6 +26,7 @@ def main(cfg: DictConfig) -> None:
     folder = Path(options.paths.outputs) / "bench"
     check_writable(folder)
     result = measure(options, reporter) | {"settings": settings(HydraConfig.get().overrides.task)}
+    table = (breakdown_tables if breaks_down(result) else benchmarks).table
     print(json.dumps(result, ensure_ascii=False) if options.format == "json" else table(result), flush=True)
     written = write(folder, result)  # after the print: a measurement is not lost where nothing can be written
     kept = f"not written: {folder} has this benchmark without {result['settings']}, which stays"

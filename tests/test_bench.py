@@ -9,7 +9,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from msbp.analysis import benchmarks
+from msbp.analysis import benchmarks, measurements
 from msbp.bench.case import BenchOptions, configuration, measure
 from msbp.bench.timed_model import Reporter
 from msbp.config import CONF, compose
@@ -59,7 +59,7 @@ def test_a_result_has_the_rows_and_fields_that_were_promised(result):
         assert row["peak_mib"] >= 0 and row["bp_p10_ms"] <= row["bp_ms"] <= row["bp_p90_ms"]
         for comparison in ("vs_torch", "vs_dense"):
             assert set(row[comparison]) == {"bp", "bp_update", "total"}
-    assert result["timing_rule"] == 2 and benchmarks.checked(result) is result
+    assert result["timing_rule"] == 2 and measurements.checked(result) is result
 
 
 def test_a_result_says_where_it_was_measured(result):
@@ -129,6 +129,18 @@ def test_every_sweep_names_a_setting_of_training(sweep):
     assert OmegaConf.select(row, chosen.sweep.key) == last and len(chosen.sweep.values) > 2
 
 
+def test_a_breakdown_is_printed_and_left_beside_the_cases(tmp_path, monkeypatch, capfd):
+    words = [*QUICK, TINY, "breakdown=dense", f"paths.outputs={tmp_path}/out"]
+    monkeypatch.setattr(sys, "argv", ["src.bench", *words])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    main()
+    printed = capfd.readouterr().out
+    left = json.loads((tmp_path / "out/bench/mnist-breakdown-of-dense.json").read_text())
+    assert measurements.checked(left)["row"] == "dense" and "GB/s at most" in printed
+    assert all(part["part"] in printed for part in left["parts"])
+    assert (tmp_path / "out/bench/mnist-breakdown-of-dense.csv").exists()
+
+
 def test_a_sweep_measures_every_value_and_keeps_more_with_a_larger_ratio():
     result = bench("sweep=k", "sweep.values=[0.1,0.5]", "only=[torch,msbp]", "seconds=0")
     assert [point["value"] for point in result["points"]] == [0.1, 0.5]
@@ -175,6 +187,9 @@ def test_names_of_cases_lead_to_no_other_folder():
         ("only=[tensorflow]", "only: no row tensorflow; there are torch, dense"),
         ("only=tensorflow", "only: no row tensorflow; there are torch, dense"),
         ("only=3", "only must be text or a list, got 3; leave it out to measure all rows"),
+        ("breakdown=mspb", "breakdown: no row mspb; there are torch, dense"),
+        ("breakdown=3", "breakdown must be true or false or text, got 3; true, or a row whose step"),
+        ("breakdown=null", "breakdown must be true or false or text, got None"),
         ("+settling.mspb=3", "settling: no row mspb; there are torch, dense"),
         ("threads=99999", "threads=99999, but"),
         ("threads=0", "threads must be a whole number of at least 1, got 0"),
@@ -188,8 +203,8 @@ def test_names_of_cases_lead_to_no_other_folder():
             "+sweep={name:a,key:threads,values:[0]}",
             "sweep.values must be a whole number of at least 1, got 0",
         ),
-        ("+second=3", "there is no key second; want "),
-        ("+paths.anything=3", "there is no key paths.anything; want "),
+        ("+second=3", "there is no key second; there are "),
+        ("+paths.anything=3", "there is no key paths.anything; there are "),
         ("seed=-1", "seed must be greater than or equal to 0, got -1"),
     ],
 )
@@ -197,6 +212,11 @@ def test_a_wrong_option_is_refused_in_a_sentence_before_work(wrong, words):
     with pytest.raises(ValueError) as refusal:
         options(*QUICK, TINY, wrong)
     assert str(refusal.value).startswith(words) and "\n" not in str(refusal.value)
+
+
+def test_a_sweep_has_no_breakdown():
+    with pytest.raises(ValueError, match="breakdown=True is of a case alone; leave sweep or breakdown out"):
+        options("sweep=k", "breakdown=true")
 
 
 def test_threads_are_not_set_beside_a_sweep_over_them(monkeypatch):

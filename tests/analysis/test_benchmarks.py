@@ -8,22 +8,24 @@ import sys
 
 import pytest
 
-from msbp.analysis import runs
-from msbp.analysis.benchmark_tables import markdown, ratios, summary, table
+from msbp.analysis import breakdown_tables, runs
 from msbp.analysis.benchmarks import (
     comma_separated,
     command,
+    markdown,
     name,
-    own,
     publish,
-    read,
+    ratios,
     remarks,
     settings,
+    summary,
+    table,
     write,
 )
+from msbp.analysis.measurements import checked
 from msbp.analysis.plan import measurements
 from msbp.analysis.render import digits
-from msbp.analysis.runs import Sources
+from msbp.analysis.runs import Sources, read_benchmarks
 
 
 def row(label, bp, update=1.0, forward=2.0, **more):
@@ -47,6 +49,17 @@ def sweep():
         {"value": r, "cpu_share": 1.0, "rows": [row("torch", 4.0), row("msbp", r * 10)]} for r in (0.01, 0.1)
     ]
     return result(sweep="k", key="paper.r", points=points)
+
+
+def breakdown(**more):
+    parts = [
+        {"phase": "forward", "part": "products", "ms": 0.5, "bytes": 2_000_000, "flops": 20_000_000},
+        {"phase": "forward", "part": "Python between", "ms": 0.1, "bytes": 0, "flops": 0},
+        {"phase": "update", "part": "rows with gradient", "ms": 0.4, "bytes": 8_000_000, "flops": 1_000_000},
+    ]
+    about = {"row": "msbp", "steps": 90, "step_ms": 1.0, "peak_gflops": 80.0, "peak_gb_s": 40.0}
+    kept = {name: value for name, value in result().items() if name != "rows"}
+    return kept | about | {"parts": parts} | more
 
 
 @pytest.mark.parametrize(
@@ -80,7 +93,7 @@ def test_the_csv_of_a_sweep_has_a_line_for_every_row_of_every_point():
 
 def test_publishing_replaces_what_has_the_same_name_and_keeps_the_rest(tmp_path):
     published = tmp_path / "published/bench.json"
-    assert read(published, []) == []
+    assert read_benchmarks(published, []) == []
     with pytest.raises(ValueError, match="no results in"):
         publish(tmp_path / "bench", published)
     write(tmp_path / "bench", result(commit="a" * 10))
@@ -89,12 +102,12 @@ def test_publishing_replaces_what_has_the_same_name_and_keeps_the_rest(tmp_path)
     write(tmp_path / "bench", result(commit="b" * 10))
     (tmp_path / "bench/mnist-by-k.json").unlink()
     publish(tmp_path / "bench", published)
-    kept = read(published, [])
+    kept = read_benchmarks(published, [])
     assert [name(each) for each in kept] == ["mnist", "mnist-by-k"]
     assert kept[0]["commit"] == "b" * 10
 
 
-def test_the_terminal_shows_every_row_and_the_place():
+def test_the_terminal_shows_every_row_and_the_platform():
     text = table(result(dirty=True))
     assert "A 1, 1 thread, freed memory kept, torch 2.6, mkl, commit 01234567 with changes" in text
     lines = {line.split()[0]: line for line in text.splitlines() if line}
@@ -130,11 +143,11 @@ def test_numbers_have_three_digits_that_count():
 
 
 def test_tables_of_results_need_no_torch():
-    code = "import sys, msbp.analysis.benchmark_tables; sys.exit('torch' in sys.modules)"
+    code = "import sys, msbp.analysis.benchmarks; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_results_of_uncommitted_code_are_published_only_when_told(tmp_path):
+def test_results_of_uncommitted_code_are_published_only_with_allow_dirty(tmp_path):
     write(tmp_path / "bench", result(dirty=True))
     with pytest.raises(ValueError, match=r"mnist: measured on uncommitted code.*allow_dirty=true"):
         publish(tmp_path / "bench", tmp_path / "bench.json")
@@ -156,13 +169,13 @@ def test_a_partial_result_gives_way_to_a_full_one_which_it_never_replaces(tmp_pa
     assert "gives way to a full one" in remarks(part)[0]
     assert command(part) == "python -m src.bench case=mnist 'only=[msbp]' seconds=1"
     assert write(tmp_path, part) and write(tmp_path, part | {"commit": "b" * 10})
-    assert own(tmp_path, []) == [part | {"commit": "b" * 10}]
+    assert read_benchmarks(tmp_path, []) == [part | {"commit": "b" * 10}]
     with pytest.raises(ValueError, match=r"mnist \('only=\[msbp\]' seconds=1\): only full benchmarks"):
         publish(tmp_path, tmp_path / "published/bench.json")
     wanted = {"benchmarks": [{"case": "mnist", "sweep": None}]}
     assert not measurements(wanted, Sources(runs_of([]), settle, [part]))[0].present
     assert write(tmp_path, result()) and write(tmp_path, part) == []
-    assert own(tmp_path, []) == [result()]
+    assert read_benchmarks(tmp_path, []) == [result()]
 
 
 def test_a_damaged_file_stops_publishing_and_stays_as_it_is(tmp_path):
@@ -199,7 +212,61 @@ def test_a_file_that_holds_no_result_is_named_and_the_others_count(tmp_path, set
     assert told.startswith(f"{bad}: ")
 
 
-def test_of_a_damaged_published_file_the_name_is_told(tmp_path, settle):
+def test_a_damaged_published_file_is_named(tmp_path, settle):
     (tmp_path / "bench.json").write_text(GOOD[:300])
     found = runs.published(tmp_path, settle)
     assert not found.benchmarks and found.damaged[0].startswith(f"{tmp_path / 'bench.json'}: not whole JSON")
+
+
+@pytest.mark.parametrize(
+    ("more", "expected", "words"),
+    [
+        ({}, "mnist-breakdown", " breakdown=true"),
+        ({"row": "dense"}, "mnist-breakdown-of-dense", " breakdown=dense"),
+        ({"threads": 2}, "mnist-breakdown-2-threads", " breakdown=true threads=2"),
+    ],
+)
+def test_a_breakdown_is_named_and_repeated_by_its_row(more, expected, words):
+    assert name(breakdown(**more)) == expected
+    assert command(breakdown(**more)) == f"python -m src.bench case=mnist{words}"
+    assert settings(words.split()) == "" and remarks(breakdown(**more)) == []
+
+
+def test_a_breakdown_has_a_line_for_every_part_and_the_step():
+    text = breakdown_tables.section([breakdown()])
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
+    assert cells[2:] == [
+        ["forward", "products", "0.500", "50.0%", "2.00", "20.0", "4.00", "40.0", "50% of GFLOP/s"],
+        ["", "Python between", "0.100", "10.0%", "–", "–", "–", "–", "–"],
+        ["update", "rows with gradient", "0.400", "40.0%", "8.00", "1.00", "20.0", "2.50", "50% of GB/s"],
+        ["step", "", "1.00", "100.0%", "10.0", "21.0", "10.0", "21.0", "26% of GFLOP/s"],
+    ]
+    assert "## Where a step goes" in text and "80.0 GFLOP/s and 40.0 GB/s at most" in text
+    assert "products" in breakdown_tables.table(breakdown()) and breakdown_tables.section([]) == ""
+
+
+def test_breakdowns_are_published_beside_the_cases_and_read_apart(tmp_path, settle):
+    write(tmp_path / "bench", result())
+    write(tmp_path / "bench", breakdown())
+    lines = list(csv.DictReader((tmp_path / "bench/mnist-breakdown.csv").read_text().splitlines()))
+    assert [float(line["ms"]) for line in lines] == [0.5, 0.1, 0.4] and lines[0]["row"] == "msbp"
+    publish(tmp_path / "bench", tmp_path / "published/bench.json")
+    for found in (runs.published(tmp_path / "published", settle), runs.own(tmp_path, tmp_path / "x", settle)):
+        assert found.benchmarks == [result()] and found.breakdowns == [breakdown()]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"step_ms": 1.1}, "parts sum to 1.00000 ms, and step_ms is 1.10000"),
+        ({"parts": []}, "parts: "),
+        ({"peak_gb_s": 0.0}, "peak_gb_s: "),
+        ({"row": None}, "row: "),
+        ({"parts": [breakdown()["parts"][0] | {"ms": -1.0}]}, "parts.0.ms: "),
+        ({"parts": [breakdown()["parts"][0] | {"flops": 1.5}]}, "parts.0.flops: "),
+    ],
+)
+def test_a_breakdown_that_does_not_add_up_is_refused(more, words):
+    assert checked(breakdown())
+    with pytest.raises(ValueError, match=words):
+        checked(breakdown(**more))

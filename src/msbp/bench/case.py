@@ -14,11 +14,13 @@ from ..config import Name, Options, Paths, build, compose
 from ..files import Fields, file_name
 from ..record import TIMING_RULE
 from ..training import machine
-from . import costs
+from . import breakdown, costs
 from .timed_model import Reporter, TimedModel, Timing, interleave
 
 PEAK_STEPS = 2  # whose memory is measured: the second has the optimizer's state and all gradients
-PROTOCOL = ("seconds", "repetitions", "block", "settle", "cycle", "warmup", "settling")
+BREAKDOWN_PROTOCOL = ("seconds", "cycle", "warmup", "settling")
+PROTOCOL = (*BREAKDOWN_PROTOCOL, "repetitions", "block", "settle")
+BROKEN_DOWN = "msbp"  # the row whose step is, unless breakdown= names another
 
 
 def _thread_counts() -> list[int]:
@@ -79,6 +81,7 @@ class BenchOptions(Options):
         Name | Annotated[list[Name], Field(min_length=1)] | None,
         Field(description="leave it out to measure all rows"),
     ]
+    breakdown: Annotated[bool | Name, Field(description="true, or a row whose step to break down")]
     case: Case
     sweep: Sweep | None
     rows: Annotated[dict[str, Overrides], BeforeValidator(_named_lists)]
@@ -93,9 +96,12 @@ class BenchOptions(Options):
             raise ValueError(
                 f"cycle={self.cycle} must divide block - settle, which is {self.block - self.settle}"
             )
-        for key, names in {"only": self.names, "settling": self.settling}.items():
+        chosen = {"only": self.names, "settling": self.settling, "breakdown": self.broken_down}
+        for key, names in chosen.items():
             if unknown := [name for name in names if name not in self.rows]:
                 raise ValueError(f"{key}: no row {', '.join(unknown)}; there are {', '.join(self.rows)}")
+        if self.sweep and self.breakdown:
+            raise ValueError(f"breakdown={self.breakdown} is of a case alone; leave sweep or breakdown out")
         if self.sweep and self.sweep.key == "threads":
             if self.threads != 1:
                 raise ValueError(
@@ -110,15 +116,26 @@ class BenchOptions(Options):
         """Names of the rows to measure."""
         return [self.only] if isinstance(self.only, str) else list(self.only or self.rows)
 
+    @property
+    def broken_down(self) -> list[str]:
+        """Names of the rows whose step to break down: one, or none."""
+        return [self.breakdown if isinstance(self.breakdown, str) else BROKEN_DOWN] if self.breakdown else []
+
 
 def measure(options: BenchOptions, reporter: Reporter) -> Fields:
-    """Return where a case was measured and its rows; of a sweep the rows of every point."""
+    """Return where a case was measured and its rows; of a sweep the rows of every point.
+
+    With breakdown, the parts of one row's step in place of rows.
+    """
     device, sweep = torch.device("cpu"), options.sweep
     kept = machine.set_up(options.threads, device, keep_memory=options.allocator == "keep")
     result: Fields = {"case": file_name(options.case.name), "sweep": sweep and file_name(sweep.name)}
     result |= machine.describe(device) | {"allocator": "keep" if kept else "default"}
     result |= {"started_at": datetime.now(UTC).isoformat(timespec="seconds"), "seed": options.seed}
-    result |= {"timing_rule": TIMING_RULE, "protocol": options.model_dump(include={*PROTOCOL})}
+    protocol = {*(BREAKDOWN_PROTOCOL if options.breakdown else PROTOCOL)}
+    result |= {"timing_rule": TIMING_RULE, "protocol": options.model_dump(include=protocol)}
+    if options.breakdown:
+        return result | step_parts(options, reporter)
     if not sweep:
         return result | point(options, [], reporter)
     points = []
@@ -170,6 +187,23 @@ def point(options: BenchOptions, setting: Sequence[str], reporter: Reporter) -> 
         "cpu_share": min(repetition["cpu_share"] for repetition in repetitions),
         "rows": costs.compared(rows),
         "repetitions": repetitions,
+    }
+
+
+def step_parts(options: BenchOptions, reporter: Reporter) -> Fields:
+    """Return the parts of a step of the row that `breakdown` chooses."""
+    (name,) = options.broken_down
+    cfg = configuration(options, [], name, options.seed)
+    task = build(cfg.task)
+    model = TimedModel(name, cfg, task, task.splits(options.seed))
+    reporter.line(f"warming up {name}")
+    model.steps(options.settling.get(name, options.warmup))
+    reporter.line(f"timing for {options.seconds:g} s, then counting")
+    return {
+        "overrides": [*options.case.overrides, *options.overrides],
+        "row": name,
+        "k_per_layer": model.k_per_layer,
+        **breakdown.measure(model, options.seconds, options.cycle),
     }
 
 

@@ -60,6 +60,11 @@ class TimedModel:
         torch.set_rng_state(others)
         return Timing(np.array([seconds for seconds, _ in steps]), [shapes for _, shapes in steps])
 
+    def rewind(self) -> None:
+        """Go back to the first batch; the model stays as it is."""
+        self.run.state.epoch = self.run.state.step_in_epoch = 0
+        self._batches = self._epoch()
+
     def _step(self) -> tuple[list[float], Shapes]:
         run = self.run
         before = [run.clock[phase] for phase in PHASES]

@@ -47,6 +47,11 @@ class Clock:
         self._worked += self._work()
         self._open = ""
 
+    @property
+    def phase(self) -> str:
+        """The open phase; empty between phases."""
+        return self._open
+
     def __getitem__(self, phase: str) -> float:
         return self._seconds[phase]
 

@@ -230,7 +230,9 @@ def test_python_threads_may_run_kernels_at_once(kernels_on):
 
 def threads_of_a_worker(_: object) -> tuple[int, dict[str, Tensor]]:
     threads = parallel.threads()
-    torch.set_num_threads(1)  # as loaders of torch do: its own operators would wait for threads that are not there
+    torch.set_num_threads(
+        1
+    )  # as loaders of torch do: its own operators would wait for threads that are not there
     return threads, {name: value.clone() for name, value in train().items()}
 
 

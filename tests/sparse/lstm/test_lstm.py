@@ -109,10 +109,10 @@ def test_wrong_shapes_are_refused_as_by_torch():
 def test_the_kernels_tanh_is_as_exact_as_float32_allows():
     x = torch.linspace(-12, 12, 100_001)
     gates = torch.stack([x, x, x, x]).T.contiguous()
-    h, c, *rest = (torch.zeros(len(x), 1) for _ in range(5))
-    bias = torch.zeros(4)
-    tensors = (h, c, bias, gates, *rest)
-    kernels.advance(*(t.data_ptr() for t in tensors), len(x), 1, 1)
+    h, c, out, *rest = (torch.zeros(len(x), 1) for _ in range(6))
+    bias, steps = torch.zeros(4), torch.tensor([[0, len(x)]])
+    given = [t.data_ptr() for t in (gates, bias, bias, h, c, out)]
+    kernels.forward(*given, 4, *(t.data_ptr() for t in (*rest, steps)), 1, 1, True, 1)
     wanted = x.double().sigmoid(), x.double().tanh()
     for column, exact in zip((0, 1, 2, 3), (wanted[0], wanted[0], wanted[1], wanted[0]), strict=True):
         assert (gates[:, column] - exact).abs().max() < 4e-7

@@ -19,7 +19,7 @@ from .blas import product_nn, product_tn
 from .chain_forward import NONE, PER_SLOT, RELU, SEQUENTIAL, SHARED, keep_scale, stage_table
 from .compile import kernel
 from .parallel import PARTS, parts_of, share, spread
-from .rows import by_column, form_rows, list_columns, sum_rows, weighted_sum
+from .rows import by_column, form_part, list_columns, sum_rows, weighted_sum
 from .select import (
     INFINITE,
     add,
@@ -263,7 +263,7 @@ def propagate(job, part, parts):
 
 
 @kernel
-def form_part(job, part, parts):
+def grad_h_part(job, part, parts):
     """Form a part of the rows of ∂ℓ/∂h (B, n) of a dense stage."""
     table, count, depth, grad, B = job
     stages = stage_table(table, count)
@@ -280,7 +280,7 @@ def dense_stage(table, count, depth, grad, B, sgemm, threads):
     s, above = stages[depth], stages[min(depth + 1, count - 1)]
     n = s.outputs
     width = 1 if grad else above.k if above.k else above.outputs
-    spread(form_part, (table, count, depth, grad, B), parts_of(threads, B, B * n * width), threads)
+    spread(grad_h_part, (table, count, depth, grad, B), parts_of(threads, B, B * n * width), threads)
     if s.grad_bias:
         sum_rows(s.grad_h, B, n, s.grad_bias, threads)
     if s.grad_weight:
@@ -326,9 +326,8 @@ def weight_part(job, part, parts):
     for depth in range(count):
         s = stages[depth]
         if s.k and s.rows:
-            start, stop = share(part, parts, s.touched, 1)
-            lists = s.starts, s.examples, s.weights
-            form_rows(*lists, s.outputs, s.x, B, s.inputs, s.indices, s.rows, start, stop)
+            lists, sizes = (s.starts, s.examples, s.weights, s.outputs), (B, s.inputs)
+            form_part(*lists, s.x, *sizes, s.indices, s.rows, s.touched, part, parts)
 
 
 @kernel

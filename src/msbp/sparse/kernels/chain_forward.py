@@ -11,7 +11,7 @@ from numba import carray
 from .blas import product_nt
 from .compile import kernel
 from .parallel import LINE, parts_of, share, spread
-from .simd import bools, floats, longs, pointer, scramble, times
+from .simd import bools, floats, longs, plus, pointer, scramble, times
 from .skip_zeros import product_of_used
 
 IDENTITY, RELU, TANH, CUBE = range(4)
@@ -151,18 +151,13 @@ def drop(x, out, size, p, key, threads):
 
 
 @kernel
-def cross_entropy(logits, target, allowed, grad, loss, B, C):
-    """Write the mean cross entropy to loss and its gradient at the logits (B, C) to grad.
-
-    logits and grad are float32, target (B) is int64, allowed (B, C) is bool or 0 for all. Return False if a
-    target is no class.
-    """
+def loss_part(job, part, parts):
+    """Write the loss of each example of a part, and its share of the gradient at the logits (B, C)."""
+    logits, target, allowed, grad, B, C, losses = job
     y, P, A = longs(target, B), floats(grad, (B, C)), bools(allowed, (B, C))
-    for b in range(B):
-        if not 0 <= y[b] < C:
-            return False
-    mean, share = 0.0, np.float32(1 / B)
-    for b in range(B):
+    mean = np.float32(1 / B)
+    start, stop = share(part, parts, B, 1)
+    for b in range(start, stop):
         z, p, top = floats(logits + b * C * 4, C), P[b], np.float32(-np.inf)
         for c in range(C):
             p[c] = z[c] if not allowed or A[b, c] else np.float32(-np.inf)
@@ -172,10 +167,30 @@ def cross_entropy(logits, target, allowed, grad, loss, B, C):
         for c in range(C):
             p[c] = math.exp(p[c] - top)
             total += p[c]
-        mean += math.log(total) - of_target
+        losses[b] = math.log(total) - of_target
         for c in range(C):
-            p[c] *= share / total
+            p[c] *= mean / total
         if not allowed or A[b, y[b]]:  # a class that is not allowed has no gradient
-            p[y[b]] -= share
-    floats(loss, 1)[0] = mean / B
+            p[y[b]] -= mean
+
+
+EXPONENTIAL = 32  # takes as long as reading so many floats
+
+
+@kernel
+def cross_entropy(logits, target, allowed, grad, loss, B, C, threads):
+    """Write the mean cross entropy to loss and its gradient at the logits (B, C) to grad.
+
+    logits and grad are float32, target (B) is int64, allowed (B, C) is bool or 0 for all. Return False if a
+    target is no class.
+    """
+    y, losses, total = longs(target, B), np.empty(B, np.float64), 0.0
+    for b in range(B):
+        if not 0 <= y[b] < C:
+            return False
+    job = (logits, target, allowed, grad, B, C, losses)
+    spread(loss_part, job, parts_of(threads, B, EXPONENTIAL * B * C), threads)
+    for b in range(B):
+        total = plus(total, losses[b])
+    floats(loss, 1)[0] = total / B
     return True

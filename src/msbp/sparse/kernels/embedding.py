@@ -143,21 +143,32 @@ def owners(numbers, count, U, parts):
 
 
 @kernel
-def sum_factors(job, part, parts):
-    """As gradient_from_factors, for the tokens of a part."""
-    values, columns, numbers, weight, out, B, F, E, n, k, owner = job
-    U, P = owner.size, padded(E)
-    packed, wide = np.zeros((n, P), np.float32), np.zeros((U, P), np.float32)
-    N, W, D = ints(numbers, (B, F)), floats(weight, (n, F, E)), floats(out, (U, E))
-    for f in range(F):
+def pack_slices(job, part, parts):
+    """Copy the weight (n, F, E) to packed (F, n, ·), for a part of the slots."""
+    weight, packed, E = job
+    F, n, _ = packed.shape
+    W, (start, stop) = floats(weight, (n, F, E)), share(part, parts, F, 1)
+    for f in range(start, stop):
         for j in range(n):
-            source, row = W[j, f], packed[j]
+            source, row = W[j, f], packed[f, j]
             for c in range(E):
                 row[c] = source[c]
+
+
+@kernel
+def sum_factors(job, part, parts):
+    """As gradient_from_factors, for the tokens of a part."""
+    values, columns, numbers, packed, out, B, F, E, n, k, owner = job
+    U, P = owner.size, packed.shape[2]
+    wide, N, D = np.zeros((U, P), np.float32), ints(numbers, (B, F)), floats(out, (U, E))
+    for f in range(F):
+        base = f * n * P * BYTES
         for b in range(B):
             if owner[N[b, f]] == part:
                 at, of = b * k * BYTES, N[b, f] * P * BYTES
-                add_weighted(address_of(wide) + of, address_of(packed), P, columns + at, values + at, k)
+                add_weighted(
+                    address_of(wide) + of, address_of(packed) + base, P, columns + at, values + at, k
+                )
     for u in range(U):
         if owner[u] == part:
             source, row = wide[u], D[u]
@@ -168,8 +179,10 @@ def sum_factors(job, part, parts):
 @kernel
 def gradient_from_factors(values, columns, numbers, weight, out, B, F, E, n, k, U, threads):
     """out (U, E) = ∂ℓ/∂x = g W summed by token, slot after slot, so that a slice of W stays in cache."""
+    packed = np.zeros((F, n, padded(E)), np.float32)
+    spread(pack_slices, (weight, packed, E), parts_of(threads, F, packed.size), threads)
     parts = min(threads, parts_of(threads, U, B * F * k * E))
-    job = (values, columns, numbers, weight, out, B, F, E, n, k, owners(numbers, B * F, U, parts))
+    job = (values, columns, numbers, packed, out, B, F, E, n, k, owners(numbers, B * F, U, parts))
     spread(sum_factors, job, parts, threads)
 
 

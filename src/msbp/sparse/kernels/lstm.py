@@ -1,17 +1,28 @@
-"""Element-wise part of an LSTM and the selection among its gates' gradients, for the rows of a time step.
+"""The passes of an LSTM over all time steps, in one direction.
 
-Letters: n rows, H hidden_size, k kept of a group. A group is a gate's H gradients, or all 4H. Every loop
-reads few arrays, because the compiler gives up vectorising where it would have to compare too many
-addresses; the rows stay in the first-level cache from loop to loop. Threads divide the rows among them.
+Letters: N rows, n of a time step, B sequences, H hidden_size, k kept of a group. A group is a gate's H
+gradients, or all 4H. Every loop reads few arrays, because the compiler gives up vectorising where it would
+have to compare too many addresses; the rows stay in the first-level cache from loop to loop. weight_hh is
+packed once for all time steps, which BLAS would do at each. Threads divide the columns of that product among
+them, else the rows of a time step.
 """
 
 import numpy as np
+from llvmlite import ir
+from llvmlite.binding import get_host_cpu_features
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
+from .blas import product_nn
 from .compile import kernel
-from .parallel import LINE, parts_of, share, spread
+from .parallel import LINE, PARTS, parts_of, share, spread
+from .rows import product_packed
 from .select import add, remember, search_arrays, search_size, sparsify, whole_lanes
-from .simd import BYTES, floats, ints, longs
+from .simd import BYTES, I64, REAL, Lanes, address_of, floats, ints, longs
 
+ROWS = 4  # of the product with weight_hh at a time: their sums fit into the registers
+LANES = 32 if get_host_cpu_features().get("avx512f") else 16
 ONE, HALF, BOUND = np.float32(1), np.float32(0.5), np.float32(8)
 # x · P(x²) / Q(x²), fitted to tanh on [-8, 8] for least relative error; 3.5e-7 in float32
 P1, P2, P3, P4 = map(np.float32, (1.34444967e-1, 3.57159576e-3, 2.18946225e-5, 1.52303623e-8))
@@ -39,43 +50,133 @@ def squash(gate, bias, half):
             gate[j] = tanh(gate[j] + bias[j])
 
 
+def product_of_rows(rows: int):
+    """Return a kernel that adds a product of some rows with a panel to LANES columns of their outputs."""
+
+    @intrinsic
+    def product(typing, out, pitch, left, stride, panel, count):
+        """out[r, :LANES] += Σ over q < count of left[r, q] · panel[q] for each row r; all are addresses.
+
+        The rows of out and left are pitch and stride bytes apart.
+        """
+
+        def build(context, b: ir.IRBuilder, signature, args):
+            out, pitch, left, stride, panel, count = args
+            f = Lanes(b, LANES)
+            sums = [cgutils.alloca_once(b, f.vector) for _ in range(rows)]
+            for total in sums:
+                b.store(ir.Constant(f.vector, [0.0] * LANES), total)
+            lines = [b.add(left, b.mul(stride, I64(r))) for r in range(rows)]
+            with cgutils.for_range(b, count, intp=I64) as loop:
+                weights = f.load(b.add(panel, b.mul(loop.index, I64(LANES * BYTES))))
+                offset = b.mul(loop.index, I64(BYTES))
+                for total, line in zip(sums, lines, strict=True):
+                    value = b.load(f.at(b.add(line, offset), REAL), align=BYTES)
+                    b.store(f.times_plus(f.splat(value), weights, b.load(total)), total)
+            for r, total in enumerate(sums):
+                to = b.add(out, b.mul(pitch, I64(r)))
+                f.store(b.fadd(f.load(to), b.load(total)), to)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 6), build
+
+    return product
+
+
+_rows, _row = product_of_rows(ROWS), product_of_rows(1)
+
+
 @kernel
-def advance_part(job, part, parts):
-    h, c, bias, gates, previous_h, previous_c, tanh_c, n, H = job
-    h, c, bias, gates = floats(h, (n, H)), floats(c, (n, H)), floats(bias, 4 * H), floats(gates, (n, 4 * H))
-    previous_h, previous_c, tanh_c = (
-        floats(previous_h, (n, H)),
-        floats(previous_c, (n, H)),
-        floats(tanh_c, (n, H)),
-    )
-    start, stop = share(part, parts, n, 1)
-    for b in range(start, stop):
-        row, state, cell, squashed = gates[b], h[b], c[b], tanh_c[b]
-        to_h, to_c = previous_h[b], previous_c[b]
-        for j in range(H):
-            to_h[j] = state[j]
-        for j in range(H):
-            to_c[j] = cell[j]
-        squash(row[: 2 * H], bias[: 2 * H], True)
-        squash(row[2 * H : 3 * H], bias[2 * H : 3 * H], False)
-        squash(row[3 * H :], bias[3 * H :], True)
-        input_gate, forget, candidate, output = row[:H], row[H : 2 * H], row[2 * H : 3 * H], row[3 * H :]
-        for j in range(H):
-            cell[j] = forget[j] * cell[j] + input_gate[j] * candidate[j]
-        for j in range(H):
-            squashed[j] = tanh(cell[j])
-        for j in range(H):
-            state[j] = output[j] * squashed[j]
+def pack_rows(matrix, panels, m, n):
+    """Fill all panels (n, LANES) of the transpose of a matrix (m, n), zeros beyond its last row."""
+    M, count = floats(matrix, (m, n)), (m + LANES - 1) // LANES
+    P = floats(panels, (count, n, LANES))
+    P[count - 1] = 0
+    for j in range(m):
+        panel, row = P[j // LANES], M[j]
+        for q in range(n):
+            panel[q, j % LANES] = row[q]
 
 
 ELEMENT = 12  # an element of a gate, or its gradient, takes as long as reading so many floats
 
 
 @kernel
-def advance(h, c, bias, gates, previous_h, previous_c, tanh_c, n, H, threads):
-    """As lstm/cell.py's advance; bias (4H) is required."""
-    job = (h, c, bias, gates, previous_h, previous_c, tanh_c, n, H)
-    spread(advance_part, job, parts_of(threads, n, n * 4 * H * ELEMENT), threads)
+def state_part(job, part, parts):
+    """Add a part of the columns of h (n, H) · weight_hhᵀ, which the panels hold, to gates (n, 4H)."""
+    gates, h, panels, n, H = job
+    pitch, stride, rest = 4 * H * BYTES, H * BYTES, np.empty(LANES, np.float32)
+    start, stop = share(part, parts, 4 * H, LANES)
+    for column in range(start, stop, LANES):
+        to, panel = gates + column * BYTES, panels + column * H * BYTES
+        width, b = min(LANES, 4 * H - column), 0
+        while width == LANES and b + ROWS <= n:
+            _rows(to + b * pitch, pitch, h + b * stride, stride, panel, H)
+            b += ROWS
+        while b < n:
+            if width == LANES:
+                _row(to + b * pitch, pitch, h + b * stride, stride, panel, H)
+            else:
+                rest[:] = 0
+                _row(address_of(rest), pitch, h + b * stride, stride, panel, H)
+                add(floats(to + b * pitch, width), rest[:width])
+            b += 1
+
+
+@kernel
+def advance(h, c, bias, gates, previous_h, previous_c, tanh_c, out):
+    """Advance the states h, c (H) of a sequence by one step, in place, as lstm/cell.py's advance."""
+    H = h.size
+    for j in range(H):
+        previous_h[j] = h[j]
+    for j in range(H):
+        previous_c[j] = c[j]
+    squash(gates[: 2 * H], bias[: 2 * H], True)
+    squash(gates[2 * H : 3 * H], bias[2 * H : 3 * H], False)
+    squash(gates[3 * H :], bias[3 * H :], True)
+    input_gate, forget, candidate, output = gates[:H], gates[H : 2 * H], gates[2 * H : 3 * H], gates[3 * H :]
+    for j in range(H):
+        c[j] = forget[j] * c[j] + input_gate[j] * candidate[j]
+    for j in range(H):
+        tanh_c[j] = tanh(c[j])
+    for j in range(H):
+        h[j] = output[j] * tanh_c[j]
+    for j in range(H):
+        out[j] = h[j]
+
+
+@kernel
+def advance_part(job, part, parts):
+    """Advance a part of the sequences by one step, of rows from `first` on."""
+    gates, bias, h, c, out, stride, previous_h, previous_c, tanh_c, first, n, H = job
+    start, stop = share(part, parts, n, 1)
+    for b in range(start, stop):
+        row, slot = (first + b) * H * BYTES, b * H * BYTES
+        advance(
+            floats(h + slot, H), floats(c + slot, H), floats(bias, 4 * H), floats(gates + 4 * row, 4 * H),
+            floats(previous_h + row, H), floats(previous_c + row, H), floats(tanh_c + row, H),
+            floats(out + (first + b) * stride, H),
+        )  # fmt: skip
+
+
+@kernel
+def forward(
+    gates, bias, panels, h, c, out, stride, previous_h, previous_c, tanh_c, steps, count, H, from_zero,
+    threads,
+):  # fmt: skip
+    """Run the time steps of a direction; steps (count, 2) are the first row of each and its number of rows.
+
+    gates (N, 4H), the products with the input, become the activated gates. h, c (B, H) become the last
+    states. The rows of out are `stride` bytes apart. from_zero: the first h is zero.
+    """
+    S = longs(steps, (count, 2))
+    for t in range(count):
+        first, n = S[t, 0], S[t, 1]
+        if t or not from_zero:
+            product = (gates + 4 * first * H * BYTES, h, panels, n, H)
+            spread(state_part, product, parts_of(threads, 4 * H // LANES, n * 4 * H * H), threads)
+        job = (gates, bias, h, c, out, stride, previous_h, previous_c, tanh_c, first, n, H)
+        spread(advance_part, job, parts_of(threads, n, n * 4 * H * ELEMENT), threads)
 
 
 @kernel
@@ -124,13 +225,14 @@ def gate_gradients(grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, 
 
 @kernel
 def select_part(job, part, parts):
-    """Select among the gradients of a part of the rows; failed[part] ← 1 + a row that is not finite, or 0.
+    """Select among the gradients of a part of the rows of a time step, see `select_gates`.
 
-    With several parts, what the rows do not propagate of a shared memory goes to rests (n, 4H).
+    finite[part] ← whether they all are. With several parts, what the rows do not propagate of a shared memory
+    goes to rests (n, 4H).
     """
     (
-        grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, n, H, groups, k, memory, total, rests,
-        per_slot, in_place, gamma, values, columns, bias, distance, failed, distances,
+        grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, n, H, groups, k, memory, total, per_slot,
+        gamma, values, columns, bias, distance, scratch, rests, distances, finite,
     ) = job  # fmt: skip
     width, pitch = 4 * H // groups, H
     lanes = whole_lanes(width)
@@ -138,17 +240,17 @@ def select_part(job, part, parts):
         pitch = lanes
     grad_h, grad_c, gates = floats(grad_h, (n, H)), floats(grad_c, (n, H)), floats(gates, (n, 4 * H))
     previous_c, tanh_c = floats(previous_c, (n, H)), floats(tanh_c, (n, H))
-    V, K = floats(values, (n, groups * k)), ints(columns, (n, groups * k))
-    remembered, apart = width if memory else 0, parts > 1 and not per_slot
+    V, K, D = floats(values, (n, groups * k)), ints(columns, (n, groups * k)), distances[part]
+    remembered, apart = width if memory else 0, parts > 1 and total != 0 and not per_slot
     M, T = floats(memory, (n, groups, remembered)), floats(total, (n, groups, remembered))
-    R, D = floats(rests, (n, groups, remembered)), distances[part]
+    R = floats(address_of(rests), (n, groups, remembered))
     bias_sum, gamma = floats(bias, (groups, width)), np.float32(1 if apart else gamma)
-    flat = np.zeros(groups * lanes, np.float32)
+    flat, work = scratch[0][part], scratch[1][part]
+    through, grad_next = scratch[2][part], scratch[3][part]
     rows, bits = flat.reshape(groups, lanes), flat.view(np.int32).reshape(groups, lanes)
-    through, grad_next = np.empty(H, np.float32), np.empty(H, np.float32)
-    search = search_arrays(np.zeros(3 * search_size(width), np.int32), width)
+    search = search_arrays(work, width)
     D[:] = longs(distance, groups)
-    failed[part] = 0
+    finite[part] = True
     start, stop = share(part, parts, n, 1)
     for b in range(start, stop):
         above = floats(grad_out + b * stride, H)
@@ -160,50 +262,104 @@ def select_part(job, part, parts):
             if bias:
                 add(bias_sum[q], rows[q, :width])
             m, chosen = M[slot, q], slice(q * k, q * k + k)
-            m_next = m if in_place else R[b, q] if apart else T[slot, q]
-            onto = not in_place and not apart
-            V_q, K_q, first = V[b, chosen], K[b, chosen], q * width
+            m_next = R[b, q] if apart else T[slot, q] if total else m
+            V_q, K_q, first, onto = V[b, chosen], K[b, chosen], q * width, total != 0 and not apart
             count, D[q] = sparsify(bits[q], m, gamma, m_next, onto, k, D[q], search, V_q, K_q, first)
             if count < 0:
-                failed[part] = b + 1
+                finite[part] = False
                 return
 
 
 @kernel
 def rests_part(job, part, parts):
+    """Add γ times the rests (n, width) to total, row after row, for a part of the columns."""
     rests, n, width, gamma, total = job
     start, stop = share(part, parts, width, LINE)
     for b in range(n):
-        row = floats(rests + (b * width + start) * BYTES, stop - start)
-        remember(row, np.float32(gamma), floats(total + start * BYTES, stop - start), True)
+        to = floats(total + start * BYTES, stop - start)
+        remember(rests[b, start:stop], np.float32(gamma), to, True)
 
 
 @kernel
 def select_gates(
     grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, n, H, groups, k,
-    memory, total, rests, per_slot, in_place, gamma, values, columns, bias, distance, threads,
+    memory, total, per_slot, gamma, values, columns, bias, distance, scratch, rests, threads,
 ):  # fmt: skip
     """values, columns (n, groups · k) ← top-k of ∂ℓ/∂gates + memory in every group of every row.
 
-    memory (slots or 1, 4H) or 0: row b has slot b, or all have the first. in_place: γ times the rest of a row
-    becomes its slot's memory; else it adds to total, of the memory's shape, by way of rests (n, 4H) if there
-    are several threads. bias (4H) or 0 gets ∂ℓ/∂gates added. distance (groups) is where top-k starts its
-    search. Return 0, or 1 + a row that is not finite.
+    memory (slots or 1, 4H) or 0: row b has slot b, or all have the first. γ times the rest of a row is added
+    to total, of the memory's shape; where that is 0 it becomes its slot's memory. bias (4H) or 0 gets
+    ∂ℓ/∂gates added. distance (groups) is where top-k starts its search. scratch: arrays with a row for each
+    part; rests (n, 4H) for several. Return False if a row is not finite.
     """
     parts = 1
-    if not bias and (not memory or per_slot or (rests and not in_place)):
+    if not bias and (not memory or per_slot or total):
         parts = parts_of(threads, n, n * 4 * H * 2 * ELEMENT)
-    failed, distances = np.empty(parts, np.int64), np.empty((parts, groups), np.int64)
+    distances, finite = np.empty((parts, groups), np.int64), np.empty(parts, np.bool_)
     job = (
-        grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, n, H, groups, k, memory, total, rests,
-        per_slot, in_place, gamma, values, columns, bias, distance, failed, distances,
+        grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, n, H, groups, k, memory, total, per_slot,
+        gamma, values, columns, bias, distance, scratch, rests, distances, finite,
     )  # fmt: skip
     spread(select_part, job, parts, threads)
-    for part in range(parts):
-        if failed[part]:
-            return failed[part]
-    longs(distance, groups)[:] = distances[-1]
-    if parts > 1 and memory and not per_slot:
-        job_of_rests = (rests, n, 4 * H, gamma, total)
-        spread(rests_part, job_of_rests, parts_of(threads, 4 * H // LINE, n * 4 * H), threads)
-    return 0
+    if not finite.all():
+        return False
+    longs(distance, groups)[:] = distances[parts - 1]
+    if parts > 1 and total and not per_slot:
+        work = (rests, n, 4 * H, gamma, total)
+        spread(rests_part, work, parts_of(threads, 4 * H // LINE, n * 4 * H), threads)
+    return True
+
+
+@kernel
+def sparse_backward(
+    grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, steps, count, H, panels, to_start,
+    groups, k, memory, total, per_slot, waits, gamma, values, columns, bias, distance, threads,
+):  # fmt: skip
+    """Propagate g, the estimate of ∂ℓ/∂gates, from the last time step to the first, as in `select_gates`.
+
+    grad_h, grad_c (B, H) become the gradients of the first states, grad_h only if `to_start`. waits: the
+    memory stays as it is, and total sums over all time steps. Return False if a gradient is not finite.
+    """
+    S, k_all, width = longs(steps, (count, 2)), groups * k, 4 * H // groups
+    parts, most = (1, 0) if threads == 1 else (PARTS * threads, S[:, 1].max())
+    scratch = (
+        np.zeros((parts, groups * whole_lanes(width)), np.float32),
+        np.zeros((parts, 3 * search_size(width)), np.int32),
+        np.empty((parts, H), np.float32), np.empty((parts, H), np.float32),
+    )  # fmt: skip
+    rests = np.empty((most, 4 * H), np.float32)
+    for t in range(count - 1, -1, -1):
+        first, n = S[t, 0], S[t, 1]
+        row, entry = first * H * BYTES, first * k_all * BYTES
+        if not select_gates(
+            grad_out + first * stride, stride, grad_h, grad_c, gates + 4 * row, previous_c + row,
+            tanh_c + row, n, H, groups, k, memory, total, per_slot, gamma, values + entry, columns + entry,
+            bias, distance, scratch, rests, threads,
+        ):  # fmt: skip
+            return False
+        if total and not waits:
+            m, rest = floats(memory, 4 * H), floats(total, 4 * H)
+            for j in range(4 * H):
+                m[j] = rest[j] / np.float32(n)
+            rest[:] = 0
+        if t or to_start:
+            product_packed(values + entry, columns + entry, n, k_all, panels, 4 * H, H, grad_h, threads)
+    return True
+
+
+@kernel
+def dense_backward(
+    grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, steps, count, H, weight_hh, to_start, g,
+    sgemm, threads,
+):  # fmt: skip
+    """g (N, 4H) ← ∂ℓ/∂gates, from the last time step to the first; the rest as in `sparse_backward`."""
+    S = longs(steps, (count, 2))
+    for t in range(count - 1, -1, -1):
+        first, n = S[t, 0], S[t, 1]
+        row = first * H * BYTES
+        gate_gradients(
+            grad_out + first * stride, stride, grad_h, grad_c, gates + 4 * row, previous_c + row,
+            tanh_c + row, g + 4 * row, n, H, threads,
+        )  # fmt: skip
+        if t or to_start:
+            product_nn(sgemm, g + 4 * row, weight_hh, grad_h, n, H, 4 * H)

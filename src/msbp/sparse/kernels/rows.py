@@ -82,15 +82,15 @@ def list_columns(starts, n, indices):
 
 
 @kernel
-def form_rows(starts, examples, weights, n, x, B, i, indices, rows, start, stop):
-    """Fill rows start to stop of gᵀx, whose rows have these indices (u), from the entries by column."""
-    S, found = ints(starts, n + 2), longs(indices, stop)
-    step = panel_width(B, i)
-    for begin in range(0, i, step):
+def form_part(starts, examples, weights, n, x, B, i, indices, rows, u, part, parts):
+    """Form a part of the rows (u, i) of gᵀx with these indices (u), from the entries by column."""
+    S, found, step = ints(starts, n + 2), longs(indices, u), panel_width(B, i)
+    start, stop = share(part, parts, (i + step - 1) // step * u, 1)
+    for at in range(start, stop):  # panel after panel, so that no part reads much of x that another one reads
+        begin, q = at // u * step, at % u
+        j, out = found[q], rows + (q * i + begin) * BYTES
         width = min(step, i - begin)
-        for q in range(start, stop):
-            j, out = found[q], rows + (q * i + begin) * BYTES
-            weighted_columns(out, x + begin * BYTES, width, i, examples, weights, S[j], S[j + 1])
+        weighted_columns(out, x + begin * BYTES, width, i, examples, weights, S[j], S[j + 1])
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""The element-wise operations of one time step of an LSTM, by kernel or in plain torch.
+"""The element-wise operations of one time step of an LSTM, in plain torch.
 
 Letters: N rows of a batch, n of them of this time step, H hidden_size.
 """
@@ -7,10 +7,6 @@ from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
-
-from ..buffers import uses_kernel
-from ..kernels import lstm as kernels
-from ..kernels import parallel
 
 
 def advance(
@@ -24,12 +20,9 @@ def advance(
 ) -> None:
     """Advance the states h, c (n, H) by one step, in place.
 
-    gates (n, 4H): pre-activations without bias; they become the activated gates.
+    gates (n, 4H): pre-activations without bias; they become the activated gates. For float32 on the CPU,
+    `kernels.forward` does it for all steps.
     """
-    tensors = (h, c, bias, gates, previous_h, previous_c, tanh_c)
-    if uses_kernel(*tensors):
-        kernels.advance(*(t.data_ptr() for t in tensors), *h.shape, parallel.threads())
-        return
     previous_h.copy_(h)
     previous_c.copy_(c)
     gates += bias
@@ -79,8 +72,3 @@ def gate_gradients(
     torch.mul(grad_c.unsqueeze(1), slopes.of_c, out=parts[:, :3])
     torch.mul(grad_h, slopes.of_h, out=parts[:, 3])
     grad_c *= forget
-
-
-def rows_of(matrix: Tensor) -> tuple[int, int]:
-    """Return the address of a matrix with contiguous rows, and their stride in bytes."""
-    return matrix.data_ptr(), matrix.stride(0) * matrix.element_size()

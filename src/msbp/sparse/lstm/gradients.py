@@ -3,6 +3,7 @@
 Letters: N rows, n rows of a time step, H hidden_size, i input_size, m = 4H, k entries of a row.
 """
 
+from array import array
 from collections.abc import Callable
 from functools import cached_property
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from ..kernels import lstm as kernels
 from ..kernels import parallel
 from ..kernels import rows as products
 from ..kernels.select import FIRST_DISTANCE
+from ..torch_compat import SGEMM
 from . import cell
 from .memory_over_time import Carry
 
@@ -60,6 +62,37 @@ class FullGradient:
         self.weights, self.saved = weights, saved
         self.g = torch.empty_like(saved.gates)
 
+    def pull(
+        self, steps: list[slice], grad_out: Tensor, grad_h: Tensor, grad_c: Tensor, to_start: bool
+    ) -> None:
+        """Backpropagate through time.
+
+        grad_h, grad_c (B, H) are the gradients of the last states, and become those of the first states,
+        grad_h only if `to_start`.
+        """
+        H = grad_h.shape[1]
+        if not uses_kernel(self.weights.hh, grad_h, grad_c, *self.saved):
+            self.pull_in_torch(steps, grad_out, grad_h, grad_c, to_start)
+            return
+        hh, table = address(self.weights.hh, (4 * H, H), "weight_hh of an LSTM"), step_table(steps)
+        given = *self.given(grad_out, grad_h, grad_c), table.buffer_info()[0], len(steps), H
+        kernels.dense_backward(*given, hh, to_start, self.g.data_ptr(), SGEMM, parallel.threads())
+
+    def given(self, grad_out: Tensor, grad_h: Tensor, grad_c: Tensor) -> list[int]:
+        """Return what kernels read."""
+        tensors = grad_h, grad_c, self.saved.gates, self.saved.previous_c, self.saved.tanh_c
+        return [*rows_of(grad_out), *addresses(*tensors)]
+
+    def pull_in_torch(
+        self, steps: list[slice], grad_out: Tensor, grad_h: Tensor, grad_c: Tensor, to_start: bool
+    ) -> None:
+        """Backpropagate as `pull`, one time step after the other."""
+        for rows in reversed(steps):
+            n = rows.stop - rows.start
+            self.step(rows, grad_out[rows], grad_h[:n], grad_c[:n])
+            if to_start or rows is not steps[0]:
+                torch.mm(self.g[rows], self.weights.hh, out=grad_h[:n])
+
     def step(self, rows: slice, grad_out: Tensor, grad_h: Tensor, grad_c: Tensor) -> None:
         """Form g of the rows of a time step from the gradients (n, H) of the output, of h and of c after it.
 
@@ -68,7 +101,7 @@ class FullGradient:
         gates, _, previous_c, tanh_c = (t[rows] for t in self.saved)
         tensors = (grad_h, grad_c, gates, previous_c, tanh_c, self.g[rows])
         if uses_kernel(*tensors):
-            given = [*cell.rows_of(grad_out), *addresses(*tensors), *grad_h.shape]
+            given = *rows_of(grad_out), *addresses(*tensors), *grad_h.shape
             kernels.gate_gradients(*given, parallel.threads())
         else:
             slopes = cell.Slopes(*(t[rows] for t in self.slopes))
@@ -78,10 +111,6 @@ class FullGradient:
     def slopes(self) -> cell.Slopes:
         """Return the derivatives for all rows."""
         return cell.Slopes.of(self.saved.gates, self.saved.previous_c, self.saved.tanh_c)
-
-    def through_state(self, rows: slice, grad_h: Tensor) -> None:
-        """grad_h (n, H) ← g · weight_hh, the gradient of h before the time step."""
-        torch.mm(self.g[rows], self.weights.hh, out=grad_h)
 
     def of_weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return ∂ℓ/∂weight_ih and ∂ℓ/∂weight_hh."""
@@ -110,6 +139,11 @@ class EstimatedGradient(FullGradient):
         self.estimate, self.carry = estimate, carry
         self.all_gradients = saved.gates.new_zeros(saved.gates.shape[1]) if dense_bias else None
 
+    def pull(
+        self, steps: list[slice], grad_out: Tensor, grad_h: Tensor, grad_c: Tensor, to_start: bool
+    ) -> None:
+        self.pull_in_torch(steps, grad_out, grad_h, grad_c, to_start)
+
     def step(self, rows: slice, grad_out: Tensor, grad_h: Tensor, grad_c: Tensor) -> None:
         super().step(rows, grad_out, grad_h, grad_c)
         if self.all_gradients is not None:
@@ -133,7 +167,7 @@ class ListedGradient(FullGradient):
 
     def __init__(
         self, weights: Weights, saved: Saved, k: int, groups: int, gamma: float, carry: Carry,
-        dense_bias: bool, batch: int,
+        dense_bias: bool,
     ):  # fmt: skip
         self.weights, self.saved, self.carry = weights, saved, carry
         self.k, self.groups, self.gamma = k, groups, gamma
@@ -145,40 +179,27 @@ class ListedGradient(FullGradient):
         self.hh = address(weights.hh, (self.width, H), "weight_hh of an LSTM")
         for gate, tensor in zip(Saved._fields, saved, strict=True):
             address(tensor, (self.rows, self.width if gate == "gates" else H), f"{gate} of an LSTM")
-        self.threads, self.rests = parallel.threads(), None
-        if self.threads > 1 and carry.total is not None and not carry.per_slot:
-            self.rests = empty(batch, self.width)
         if carry.m is not None:
             address(carry.m, (len(carry.m), self.width), "the memory of an LSTM")
 
-    def step(self, rows: slice, grad_out: Tensor, grad_h: Tensor, grad_c: Tensor) -> None:
-        values, _, previous_c, tanh_c = (t[rows] for t in self.saved)
-        carry, in_place = self.carry, self.carry.total is None
-        given = [
-            *cell.rows_of(grad_out),
-            *addresses(grad_h, grad_c, values, previous_c, tanh_c),
-            *grad_h.shape,
-        ]
-        given += [self.groups, self.k // self.groups]
-        memory = [*addresses(carry.m, carry.total, self.rests), carry.per_slot, in_place, self.gamma]
-        found = addresses(self.values[rows], self.columns[rows], self.all_gradients, self.distance)
-        if kernels.select_gates(*given, *memory, *found, self.threads):
+    def pull(
+        self, steps: list[slice], grad_out: Tensor, grad_h: Tensor, grad_c: Tensor, to_start: bool
+    ) -> None:
+        carry, table, H = self.carry, step_table(steps), grad_h.shape[1]
+        given = *self.given(grad_out, grad_h, grad_c), table.buffer_info()[0], len(steps), H
+        products = self.packed_hh.data_ptr(), to_start, self.groups, self.k // self.groups
+        memory = *addresses(carry.m, carry.total), carry.per_slot, carry.waits, self.gamma
+        found = addresses(self.values, self.columns, self.all_gradients, self.distance)
+        if not kernels.sparse_backward(*given, *products, *memory, *found, parallel.threads()):
             raise NotFinite
-        carry.settle(len(grad_h))
-
-    def through_state(self, rows: slice, grad_h: Tensor) -> None:
-        n, H = grad_h.shape
-        values, columns = addresses(self.values[rows], self.columns[rows])
-        packed = self.packed_hh.data_ptr()
-        out, count = grad_h.data_ptr(), self.threads
-        products.product_packed(values, columns, n, self.k, packed, self.width, H, out, count)
+        carry.count_rows([rows.stop - rows.start for rows in steps])
 
     @cached_property
     def packed_hh(self) -> Tensor:
         """Return weight_hh packed in panels, for all time steps."""
         m, H = self.weights.hh.shape
         packed = empty(-(-H // products.LANES), m, products.LANES)
-        products.pack(self.hh, packed.data_ptr(), m, H, self.threads)
+        products.pack(self.hh, packed.data_ptr(), m, H, parallel.threads())
         return packed
 
     def of_weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -186,13 +207,13 @@ class ListedGradient(FullGradient):
 
     def _of_weight(self, matrix: Tensor) -> Tensor:
         """Return gᵀ · matrix (N, ·)."""
-        n = matrix.shape[1]
-        out, panels = empty(self.width, n), empty(self.threads, products.CHUNK, products.CHUNK_LANES)
-        sums = empty(self.threads, self.width, products.CHUNK_LANES)
+        n, count = matrix.shape[1], parallel.threads()
+        out, panels = empty(self.width, n), empty(count, products.CHUNK, products.CHUNK_LANES)
+        sums = empty(count, self.width, products.CHUNK_LANES)
         dense = address(matrix, (self.rows, n), "the input of an LSTM")
         starts, rows, values, *scratch = addresses(*self.lists[:-1], out, panels, sums)
         sizes = self.rows, self.width, dense, n
-        products.transposed_product(starts, rows, values, *sizes, *scratch, self.threads)
+        products.transposed_product(starts, rows, values, *sizes, *scratch, count)
         return out
 
     @cached_property
@@ -213,14 +234,25 @@ class ListedGradient(FullGradient):
         m, i = self.width, self.weights.ih.shape[1]
         weight = address(self.weights.ih, (m, i), "weight_ih of an LSTM")
         grad_x = empty(self.rows, i) if others is None else others
-        panels, plus = empty(self.threads, m, products.LANES), others is not None
+        count, plus = parallel.threads(), others is not None
+        panels = empty(count, m, products.LANES)
         values, columns, out, scratch = addresses(self.values, self.columns, grad_x, panels)
         sizes = self.rows, self.k, weight, m, i
-        products.product(values, columns, *sizes, out, plus, scratch, self.threads)
+        products.product(values, columns, *sizes, out, plus, scratch, count)
         return grad_x
 
     def finish(self) -> None:
         self.carry.finish()
+
+
+def step_table(steps: list[slice]) -> array:
+    """Return the first row of each time step and its number of rows, for kernels."""
+    return array("q", [number for rows in steps for number in (rows.start, rows.stop - rows.start)])
+
+
+def rows_of(matrix: Tensor) -> tuple[int, int]:
+    """Return the address of a matrix with contiguous rows, and their stride in bytes."""
+    return matrix.data_ptr(), matrix.stride(0) * matrix.element_size()
 
 
 def addresses(*tensors: Tensor | None) -> list[int]:

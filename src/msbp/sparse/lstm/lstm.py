@@ -174,7 +174,7 @@ class SparseLSTM(KeepsEntries, FusedLSTM):
         known = self.sparsifier in HAVE_KERNELS and (memory is None or memory.control is None)
         if known and self.listable and uses_kernel(*weights[:2], *saved):
             kept, gamma = 4 * min(self.k, weights.hh.shape[1]), 0.0 if memory is None else memory.gamma
-            return ListedGradient(weights, saved, kept, self.groups, gamma, carry, self.dense_bias, batch)
+            return ListedGradient(weights, saved, kept, self.groups, gamma, carry, self.dense_bias)
         return EstimatedGradient(weights, saved, self.estimate, carry, self.dense_bias)
 
     def reset_parameters(self) -> None:

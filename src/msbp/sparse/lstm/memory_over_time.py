@@ -25,9 +25,12 @@ Sparsify = Callable[[Tensor], Tensor]
 class AlongTime:
     """The memory passes from time step to time step.
 
-    Kernels use, instead of `estimate`: `m`, the memory that the next rows add; `total`, the sum of their
-    remainders, or None if these are written to `m` at once; and `settle` at the end of a time step of n rows.
+    A kernel uses, instead of `estimate`: `m`, the memory that the next rows add; `total`, the sum of their
+    remainders, or None if these are written to `m` at once, whose mean is the next m, unless that `waits`;
+    and `count_rows` after the pass.
     """
+
+    waits = False
 
     def __init__(self, memory: GradientMemory, batch: int):
         self.memory, self.running = memory, copy.deepcopy(memory)
@@ -46,10 +49,8 @@ class AlongTime:
         self.running.store(m)
         return g
 
-    def settle(self, n: int) -> None:
-        if self.total is not None:
-            torch.div(self.total, n, out=self.m)
-            self.total.zero_()
+    def count_rows(self, sizes: list[int]) -> None:
+        """Do nothing."""
 
     def finish(self) -> None:
         self.memory.store(self.m)
@@ -57,6 +58,8 @@ class AlongTime:
 
 class PerBatch:
     """The memory is constant during a batch."""
+
+    waits = True
 
     def __init__(self, memory: GradientMemory, batch: int):
         self.memory, self.per_slot = memory, isinstance(memory, SlotMemory)
@@ -67,11 +70,13 @@ class PerBatch:
         g, m = self.memory.estimate(grad_gates, sparsify)
         rows = len(g) if self.per_slot else 1
         self.total[:rows] += m[:rows] * (len(g) / rows)
-        self.settle(len(g))
+        self.count_rows([len(g)])
         return g
 
-    def settle(self, n: int) -> None:
-        self.count[: n if self.per_slot else 1] += 1 if self.per_slot else n
+    def count_rows(self, sizes: list[int]) -> None:
+        """Count the rows of time steps whose remainders were added."""
+        for n in sizes:
+            self.count[: n if self.per_slot else 1] += 1 if self.per_slot else n
 
     def finish(self) -> None:
         self.memory.store(torch.where(self.count > 0, self.total / self.count.clamp(min=1), self.m))
@@ -80,12 +85,12 @@ class PerBatch:
 class NoMemory:
     """SBP: unpropagated gradients are dropped."""
 
-    per_slot, m, total = False, None, None
+    per_slot, m, total, waits = False, None, None, False
 
     def estimate(self, grad_gates: Tensor, sparsify: Sparsify) -> Tensor:
         return sparsify(grad_gates)
 
-    def settle(self, n: int) -> None:
+    def count_rows(self, sizes: list[int]) -> None:
         """Do nothing."""
 
     def finish(self) -> None:

@@ -12,9 +12,12 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from ..buffers import empty, uses_kernel
+from ..kernels import lstm as kernels
+from ..kernels import parallel
 from ..torch_compat import Context, eager
 from . import cell
-from .gradients import FullGradient, NotFinite, Saved, Weights
+from .gradients import FullGradient, NotFinite, Saved, Weights, addresses, rows_of, step_table
 
 
 class Plan(NamedTuple):
@@ -51,6 +54,9 @@ def push(
         bias = x.new_zeros(4 * size[1])
     else:
         bias = weights.bias_ih + weights.bias_hh
+    if uses_kernel(h, c, bias, weights.hh, *saved):
+        advance_all(steps, weights.hh, bias, h, c, out, saved, from_zero)
+        return saved
     for rows in steps:
         n = rows.stop - rows.start
         if not from_zero or rows is not steps[0]:
@@ -60,24 +66,18 @@ def push(
     return saved
 
 
-def pull(
-    steps: list[slice],
-    gradient: FullGradient,
-    grad_out: Tensor,
-    grad_h: Tensor,
-    grad_c: Tensor,
-    to_start: bool,
-) -> None:
-    """Backpropagate through time.
-
-    grad_h, grad_c (B, H) are the gradients of the last states, and become those of the first states, grad_h
-    only if `to_start`.
-    """
-    for rows in reversed(steps):
-        n = rows.stop - rows.start
-        gradient.step(rows, grad_out[rows], grad_h[:n], grad_c[:n])
-        if to_start or rows is not steps[0]:
-            gradient.through_state(rows, grad_h[:n])
+def advance_all(
+    steps: list[slice], hh: Tensor, bias: Tensor, h: Tensor, c: Tensor, out: Tensor, saved: Saved,
+    from_zero: bool,
+) -> None:  # fmt: skip
+    """Run all time steps in one call of a kernel."""
+    m, H = hh.shape
+    panels, table = empty(-(-m // kernels.LANES), H, kernels.LANES), step_table(steps)
+    kernels.pack_rows(hh.data_ptr(), panels.data_ptr(), m, H)
+    kernels.forward(
+        *addresses(saved.gates, bias, panels, h, c), *rows_of(out), *addresses(*saved[1:]),
+        table.buffer_info()[0], len(steps), H, from_zero, parallel.threads(),
+    )  # fmt: skip
 
 
 class LayerContext(Context, Protocol):
@@ -159,7 +159,7 @@ def propagate(
     parts = zip(plan.weights(tuple(parameters)), grad_out.chunk(directions, 1), strict=True)
     for d, (weights, part) in enumerate(parts):
         gradient = plan.gradients[d](weights, Saved(*saved[4 * d : 4 * d + 4]), grad_h.shape[1])
-        pull(plan.order(d), gradient, part, grad_h[d], grad_c[d], to_start=needs[1])
+        gradient.pull(plan.order(d), part, grad_h[d], grad_c[d], to_start=needs[1])
         gradient.check()
         of_parameters += gradient.of_weights(x)
         if weights.bias_ih is not None:

@@ -1,0 +1,163 @@
+"""The parts of a kernel that computes several: it runs again, on copies, with some of them switched off.
+
+A replay returns seconds by part; only their ratio counts, as the call itself is timed elsewhere. It comes
+before the call, which writes all outputs anew. Letters: B batch, n outputs, i inputs of a stage, k kept.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from ..sparse.kernels import adam_sgd, chain_backward, chain_forward
+from . import kernel_work as parts
+from .kernel_work import Call, Kernel, floats, integers, records
+
+TRIALS = 3
+Seconds = dict[str, float]
+Replay = Callable[[Kernel, Call], Seconds]
+
+
+def fastest(kernel: Kernel, call: Call, prepare: Callable[[], object] = lambda: None) -> float:
+    """Return the least seconds of some calls, with `prepare` before each."""
+    spent = []
+    for _ in range(TRIALS):
+        prepare()
+        start = time.perf_counter()
+        kernel(*call.values())
+        spent.append(time.perf_counter() - start)
+    return min(spent)
+
+
+def rest(whole: float, others: Iterable[float]) -> float:
+    """Return what others leave of the whole; at least 0, as each was timed by itself."""
+    return max(0.0, whole - sum(others))
+
+
+class Copies:
+    """Copies of arrays that a kernel changes, in place of their addresses in a table."""
+
+    def __init__(self) -> None:
+        self._pairs: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def put(self, record: np.void, name: str, array: np.ndarray) -> np.ndarray:
+        """Have the record refer to a copy of the array that it refers to; return the copy."""
+        copy = array.copy()
+        self._pairs.append((copy, array))
+        record[name] = copy.ctypes.data
+        return copy
+
+    def restore(self) -> None:
+        """Set every copy to its array."""
+        for copy, array in self._pairs:
+            copy[...] = array
+
+
+def forward(kernel: Kernel, call: Call) -> Seconds:
+    """Products by BLAS or by columns, and the loop over rows behind them."""
+    copies, table = Copies(), records(call["table"], call["count"], chain_forward.STAGE).copy()
+    B = call["B"]
+    for s in table:
+        for name in ("z", *(["slope"] if s["slope"] else [])):
+            copies.put(s, name, floats(int(s[name]), B, int(s["outputs"])))
+    for s, below in zip(table[1:], table[:-1], strict=True):
+        s["x"] = below["z"]
+    call = call | {"table": table.ctypes.data}
+    sweep = fastest(kernel, call | {"given": call["count"]}, copies.restore)
+    whole = fastest(kernel, call, copies.restore)
+    return {parts.PRODUCTS: rest(whole, [sweep]), parts.SWEEP: sweep}
+
+
+def backward(kernel: Kernel, call: Call) -> Seconds:
+    """Every stage alone, from a given ∂ℓ/∂z, without ∂ℓ/∂x and without ∂ℓ/∂W; the rest of the whole is ∂x."""
+    original = records(call["table"], call["count"], chain_forward.STAGE)
+    B, copies, table = call["B"], Copies(), original.copy()
+    seconds: Seconds = defaultdict(float)
+    for s in table:
+        if s["kind"]:
+            rows = int(s["slots"]) if s["kind"] == chain_forward.PER_SLOT else 1
+            copies.put(s, "memory", floats(int(s["memory"]), rows, int(s["outputs"])))
+
+    def timed(record: np.ndarray, grad: int) -> float:
+        kept = record.copy()
+
+        def prepare() -> None:
+            copies.restore()
+            record[:] = kept  # where a search starts
+
+        one = call | {"table": record.ctypes.data, "count": len(record), "grad": grad}
+        return fastest(kernel, one, prepare)
+
+    whole = timed(table, call["grad"])
+    copies.restore()
+    if kernel(*(call | {"table": table.ctypes.data}).values()):
+        return {parts.SELECTION: whole}  # a gradient that is not finite
+    above = None
+    for depth in range(len(table) - 1, -1, -1):
+        grad = np.ascontiguousarray(received(above, B)) if above is not None else None
+        stage = original[depth : depth + 1].copy()
+        stage["memory"], stage["grad_x"] = table[depth]["memory"], 0
+        address = call["grad"] if grad is None else grad.ctypes.data
+        lists = "starts" if stage["k"][0] else "grad_weight"
+        full = timed(stage, address)
+        stage[lists] = 0
+        bare = timed(stage, address)
+        seconds[parts.BY_COLUMN if stage["k"][0] else parts.DENSE_GRAD_W] += rest(full, [bare])
+        seconds[parts.SELECTION if stage["k"][0] else parts.GRAD_X] += bare
+        above = table[depth]
+    seconds[parts.GRAD_X] += rest(whole, seconds.values())
+    return {part: spent for part, spent in seconds.items() if spent}
+
+
+def received(above: np.void, B: int) -> np.ndarray:
+    """Return ∂ℓ/∂z (B, i) that a stage passes down, from its entries or from all of its ∂ℓ/∂h."""
+    n, i, k = (int(above[name]) for name in ("outputs", "inputs", "k"))
+    g = floats(int(above["grad_h"]), B, n) if not k else np.zeros((B, n), np.float32)
+    if k:
+        values, columns = floats(int(above["values"]), B, k), integers(int(above["columns"]), B, k)
+        np.add.at(g, (np.arange(B)[:, None], columns), values)
+    return g @ floats(int(above["weight"]), n, i)
+
+
+def adam(kernel: Kernel, call: Call) -> Seconds:
+    """Dense parameters alone, and row-sparse ones with and without the rows that have no gradient."""
+    copies, table = Copies(), records(call["table"], call["count"], adam_sgd.UPDATE).copy()
+    steps = []
+    for r in table:
+        n, i = int(r["n"]), int(r["i"])
+        for name in ("weight", "first", "second"):
+            copies.put(r, name, floats(int(r[name]), n, i))
+        if r["rows"]:
+            last = integers(int(r["last_step"]), n)
+            steps.append((copies.put(r, "last_step", last), last, indices(r)))
+    sparse = table["rows"] != 0
+
+    def seconds(chosen: np.ndarray, drift: bool = True) -> float:
+        def prepare() -> None:
+            for mine, last, touched in steps:
+                mine[:] = last
+                if not drift:
+                    mine[:] = 0  # as of rows that never had a gradient
+                    mine[touched] = last[touched]
+
+        if not len(chosen):
+            return 0.0
+        return fastest(kernel, call | {"table": chosen.ctypes.data, "count": len(chosen)}, prepare)
+
+    rows, both = seconds(table[sparse].copy(), drift=False), seconds(table[sparse].copy())
+    found = {parts.UPDATED: rows, parts.DRIFT: rest(both, [rows])}
+    found[parts.DENSE_UPDATE] = seconds(table[~sparse].copy())
+    return {part: spent for part, spent in found.items() if spent}
+
+
+def indices(r: np.void) -> np.ndarray:
+    """Return which rows of a parameter have a gradient."""
+    return integers(int(r["indices"]), int(r["u"]), 2)[:, 0] if r["u"] else np.empty(0, np.int32)
+
+
+REPLAYS: dict[Kernel, Replay] = {
+    chain_forward.forward: forward,
+    chain_backward.backward: backward,
+    adam_sgd.adam: adam,
+}
