@@ -121,8 +121,8 @@ class Lookup:
             )
         else:
             values, columns, k = entries
-            factors, sizes = (values, columns, numbers, weight), (B, self.F, self.E, self.n, k, U)
-            kernels.gradient_from_factors(*factors, rows.data_ptr(), *sizes, parallel.threads())
+            factors, of = (values, columns, numbers, weight), (B, self.F, self.E, self.n, k, U)
+            kernels.gradient_from_factors(*factors, rows.data_ptr(), *of, parallel.threads())
         return gradient_of_table(self.found[:U], rows, self.V, self.padding)
 
 
