@@ -13,7 +13,7 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
 from ..sparse.buffers import address
-from ..sparse.kernels import adam_sgd
+from ..sparse.kernels import adam_sgd, parallel
 from .fused import FusedOptimizer, Group, State, mismatch
 
 MAX_AGE = 1 << 20  # steps
@@ -142,7 +142,8 @@ class FusedAdam(FusedOptimizer):
     def _call(self, table: int, count: int, group: Group) -> None:
         (beta1, beta2), lr = betas_of(group), float(group["lr"])
         decay = lr * float(group["weight_decay"])
-        adam_sgd.adam(table, count, lr, decay, beta1, beta2, group["eps"], *powers(beta1, beta2))
+        rates = lr, decay, beta1, beta2, group["eps"], *powers(beta1, beta2)
+        adam_sgd.adam(table, count, *rates, parallel.threads())
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
         amsgrad, (beta1, beta2) = bool(group["amsgrad"]), betas_of(group)
