@@ -213,7 +213,7 @@ def measure(
             "the code has uncommitted changes, so nobody could repeat this: commit, or give --out"
         )
     threads = sorted({1, machine.cores()})
-    settings = {
+    settings: dict[str, Any] = {
         "r": SPEED_SETTING.r, "trainings": list(TRAININGS), "wide": WIDE, "lr": LR, "batch": SPEED,
         "learning_batch": LEARNING, **asdict(plan), "threads": threads,
         "transformers": transformers.__version__,
@@ -246,7 +246,7 @@ def measure(
         }
         for one in as_completed(running):
             parts.add(running[one], float(f"{one.result():.5g}"))
-    rows = []
+    rows = list[dict[str, Any]]()
     for key, model in MODELS.items():
         speeds = {str(count): parts.get(key, count) for count in threads if parts.get(key, count)}
         found = {name: [parts.get(key, name, seed) for seed in plan.seeds] for name in TRAININGS}
