@@ -13,7 +13,7 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
 from ..sparse.buffers import address
-from ..sparse.kernels import adam_sgd
+from ..sparse.kernels import adam_sgd, parallel
 from .fused import FusedOptimizer, Group, State, mismatch
 
 MAX_AGE = 1 << 20  # steps
@@ -64,11 +64,15 @@ class FusedAdam(FusedOptimizer):
                 self._settle_state(p, state, group.get("last_betas", betas_of(group)))
 
     def _update_group(self, group: Group) -> None:
-        betas = betas_of(group)
-        if group.get("last_betas", betas) != betas:
+        if not self._takes_rows(group):
             self._settle_group(group)  # rows that wait have decayed with the betas so far
-        group["last_betas"] = betas
         super()._update_group(group)
+        group["last_betas"] = betas_of(group)
+
+    def _takes_rows(self, group: Group) -> bool:
+        """Return False while a schedule changes the betas: each step would have to settle all rows."""
+        betas = betas_of(group)
+        return group.get("last_betas", betas) == betas
 
     def load_state_dict(self, state_dict: State) -> None:
         super().load_state_dict(state_dict)
@@ -138,7 +142,8 @@ class FusedAdam(FusedOptimizer):
     def _call(self, table: int, count: int, group: Group) -> None:
         (beta1, beta2), lr = betas_of(group), float(group["lr"])
         decay = lr * float(group["weight_decay"])
-        adam_sgd.adam(table, count, lr, decay, beta1, beta2, group["eps"], *powers(beta1, beta2))
+        rates = lr, decay, beta1, beta2, group["eps"], *powers(beta1, beta2)
+        adam_sgd.adam(table, count, *rates, parallel.threads())
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
         amsgrad, (beta1, beta2) = bool(group["amsgrad"]), betas_of(group)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.optim.sgd import sgd
 
-from ..sparse.kernels import adam_sgd
+from ..sparse.kernels import adam_sgd, parallel
 from .fused import FusedOptimizer, Group, State
 
 
@@ -39,7 +39,7 @@ class SGD(FusedOptimizer, torch.optim.SGD):
         return not any(group[name] for name in ("dampening", "weight_decay", "nesterov", "maximize"))
 
     def _call(self, table: int, count: int, group: Group) -> None:
-        adam_sgd.sgd(table, count, float(group["lr"]), float(group["momentum"]))
+        adam_sgd.sgd(table, count, float(group["lr"]), float(group["momentum"]), parallel.threads())
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
         buffers = [state.get("momentum_buffer")]

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..buffers import address, empty, supports
+from ..kernels import parallel
 from ..kernels.chain_forward import cross_entropy as kernel
 from ..torch_compat import Context, eager
 from .autograd import Pass, pull_by_kernel
@@ -64,7 +65,7 @@ class CrossEntropy(torch.autograd.Function):
         target, mask = target.contiguous(), None if allowed is None else allowed.contiguous()
         inputs = address(logits, (B, C), "logits"), address(target, (B,), "target", torch.int64)
         given = 0 if mask is None else address(mask, (B, C), "allowed", torch.bool)
-        if not kernel(*inputs, given, grad.data_ptr(), loss.data_ptr(), B, C):
+        if not kernel(*inputs, given, grad.data_ptr(), loss.data_ptr(), B, C, parallel.threads()):
             raise NotAClass
         token.grad_logits, token.logits = grad, logits  # type: ignore[attr-defined]
         ctx.save_for_backward(token)
