@@ -30,7 +30,10 @@ def main() -> None:
     parser.add_argument(
         "--columns", nargs="+", default=[TIMES, *TRAININGS], help="measure these alone, such as speed or 0.1"
     )
-    parser.add_argument("--keep", action="store_true", help="keep the results that the file has")
+    parser.add_argument(
+        "--keep", nargs="*", type=Path, metavar="FILE",
+        help="keep the results of these files, of the last one first (the file of the results)",
+    )  # fmt: skip
     parser.add_argument(
         "--again", nargs="+", default=[], metavar="COLUMN",
         help="with --keep: columns to measure again, such as speed or 0.1",
@@ -48,17 +51,19 @@ def main() -> None:
     unknown = {*options.again, *options.columns} - {TIMES, *TRAININGS}
     if unknown:
         parser.error(f"no such columns: {sorted(unknown)}; choose from {[TIMES, *TRAININGS]}")
-    if options.again and not options.keep:
+    if options.again and options.keep is None:
         parser.error("--again goes with --keep: without it all columns are measured")
-    if options.keep and not options.out.exists():
-        parser.error(f"there are no results to keep: {options.out} does not exist")
+    keep = [] if options.keep is None else options.keep or [options.out]
+    absent = [str(file) for file in keep if not file.exists()]
+    if absent:
+        parser.error(f"there are no results to keep: {', '.join(absent)} does not exist")
     plan = Plan(options.rounds, options.steps, tuple(range(options.seeds)))
     if options.quick:
         if options.out == FILE:
             parser.error("--quick measures nothing worth publishing: give --out=FILE")
         plan = Plan(2, 2, (0,))
     try:
-        measure(plan, options.out, options.out != FILE, options.keep, options.again, options.columns)
+        measure(plan, options.out, options.out != FILE, keep, options.again, options.columns)
     except ValueError as error:
         parser.error(str(error))
     if options.out == FILE:

@@ -198,13 +198,13 @@ class Parts:
 
 
 def measure(
-    plan: Plan, out: Path, allow_dirty: bool = False, keep: bool = False, again: Collection[str] = (),
+    plan: Plan, out: Path, allow_dirty: bool = False, keep: Iterable[Path] = (), again: Collection[str] = (),
     columns: Collection[str] = (TIMES, *TRAININGS),
 ) -> None:  # fmt: skip
     """Measure what is missing, then write all results to a file; ValueError where code is not committed.
 
-    columns: "speed" and names of trainings; of others nothing is missing. keep: results that the file has are
-    not missing either, but for the columns `again`.
+    columns: "speed" and names of trainings; of others nothing is missing. keep: files whose results are not
+    missing either, the last one's first, but for the columns `again`.
     """
     torch.set_flush_denormal(True)
     here = machine.describe(CPU)
@@ -219,7 +219,11 @@ def measure(
         "transformers": transformers.__version__,
         **{name: here[name] for name in ("commit", "machine", "cpu", "torch", "numba", "blas")},
     }  # fmt: skip
-    kept, commits = results(out, settings, again) if keep else ({}, {})
+    kept, commits = dict[str, Any](), dict[str, list[str]]()
+    for file in keep:
+        found, of_file = results(file, settings, again)
+        kept |= found
+        commits |= of_file
     times = [(key, count) for key in MODELS for count in threads if TIMES in columns]
     trainings = [
         (key, name, seed)
@@ -249,8 +253,8 @@ def measure(
     rows = list[dict[str, Any]]()
     for key, model in MODELS.items():
         speeds = {str(count): parts.get(key, count) for count in threads if parts.get(key, count)}
-        found = {name: [parts.get(key, name, seed) for seed in plan.seeds] for name in TRAININGS}
-        losses = {name: values for name, values in found.items() if None not in values}
+        values = {name: [parts.get(key, name, seed) for seed in plan.seeds] for name in TRAININGS}
+        losses = {name: each for name, each in values.items() if None not in each}
         rows.append(
             {"name": model.name, "width": model.width, **layers(model), "speed": speeds, "losses": losses}
         )

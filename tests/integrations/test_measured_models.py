@@ -96,14 +96,14 @@ def test_results_that_a_file_has_are_kept_with_their_commits(measured, tmp_path,
     first = json.loads(out.read_text())
     measured.clear()
     monkeypatch.setattr(script, "TRAININGS", {name: TRAININGS[name] for name in ("dense", "0.04", "0.1")})
-    script.measure(PLAN, out, allow_dirty=True, keep=True)
+    script.measure(PLAN, out, allow_dirty=True, keep=[out])
     second = json.loads(out.read_text())
     assert measured == ["loss"] * sum(model.learns for model in MODELS.values())
     assert second["commits"] == {"speed": ["a"], "dense": ["a"], "0.04": ["a"], "0.1": ["b"]}
     for old, new in zip(first["models"], second["models"], strict=True):
         assert old["losses"].items() <= new["losses"].items() and old["speed"] == new["speed"]
     measured.clear()
-    script.measure(PLAN, out, allow_dirty=True, keep=True, again=["speed", "0.04"], columns=["speed"])
+    script.measure(PLAN, out, allow_dirty=True, keep=[out], again=["speed", "0.04"], columns=["speed"])
     third = json.loads(out.read_text())
     assert third["commits"] == second["commits"] | {"speed": ["c"], "0.04": []}
     assert third["trainings"] == ["dense", "0.1"]
@@ -114,7 +114,7 @@ def test_results_from_other_conditions_are_not_kept(measured, tmp_path):
     out = tmp_path / "models.json"
     script.measure(PLAN, out, allow_dirty=True)
     with pytest.raises(ValueError, match="steps = 1, not 2: measure all again"):
-        script.measure(replace(PLAN, steps=2), out, allow_dirty=True, keep=True)
+        script.measure(replace(PLAN, steps=2), out, allow_dirty=True, keep=[out])
 
 
 @pytest.mark.parametrize("kind", ["BERT 256", "word LM (LSTM) 256"])
