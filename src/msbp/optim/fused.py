@@ -80,9 +80,14 @@ class FusedOptimizer(torch.optim.Optimizer):
             for name in [name for name, value in state.items() if value is None]:
                 del state[name]  # as torch's SGD has a momentum_buffer without momentum
 
+    @eager
     def add_param_group(self, param_group: Group) -> None:
         self._check(self.defaults | param_group)
-        super().add_param_group(param_group)
+        add: Any = super().add_param_group
+        if hasattr(add, "__wrapped__"):  # torch's wrapper does as `eager`, but imports the compiler, a second
+            add.__wrapped__(self, param_group)
+        else:
+            add(param_group)
 
     def _check(self, group: Group) -> None:
         """Raise ValueError for options with another meaning than speed that no step here has."""
