@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..sparse.buffers import address, address_of
+from ..sparse.buffers import address, address_of, zero_pages
 from ..sparse.row_sparse import RowSparseGradient
 from ..sparse.torch_compat import OPTIMIZER_HOOKS, eager, profiling
 
@@ -138,7 +138,8 @@ class FusedOptimizer(torch.optim.Optimizer):
         for index, moment in enumerate(moments, 1):
             tensor = state.get(moment)
             if tensor is None:
-                tensor = state[moment] = torch.zeros_like(p)
+                of_rows = type(gradient) is RowSparseGradient and gradient.parts() is not None
+                tensor = state[moment] = zero_pages(*shape) if of_rows else torch.zeros_like(p)
             addresses[index] = address_of(tensor, shape)
             if not addresses[index]:
                 if tensor.shape != shape:
