@@ -3,7 +3,7 @@
 #
 #   scripts/check_oldest_torch.sh [--if-changed] [FOLDER]
 #
-# FOLDER: the environment, made where it is not there and reused where it is, which needs no network then;
+# FOLDER: the environment, created if it does not exist and reused without network access if it does;
 # by default a folder of the user's cache. PYTEST_ADDOPTS goes to pytest.
 # --if-changed: do nothing if these tests passed last time with the same sources and the same torch, of which
 # tests/oldest_torch.txt keeps a digest. It is written when they pass.

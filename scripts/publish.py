@@ -11,10 +11,11 @@ import hydra
 from omegaconf import DictConfig
 
 from msbp.analysis import benchmarks
+from msbp.analysis.measurements import BENCHMARKS, RECORDS
 from msbp.analysis.publish import contents, publish, publish_angles
 from msbp.analysis.render import Document
 from msbp.analysis.report import document
-from msbp.analysis.runs import BENCHMARKS, RECORDS, own
+from msbp.analysis.runs import own
 from msbp.analysis.settings import CLAIMS, Settle, catalogue, plain, settings_from
 from msbp.analysis.translations import PACKED, publish_translations
 from msbp.cli import start

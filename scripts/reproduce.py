@@ -85,7 +85,7 @@ def chosen_by(cfg: DictConfig) -> list[Config]:
         return [config for group in every.values() for config in group.values()]
     chosen = [plain(cfg[group], Path(CONF)) for group in every if group in cfg]
     if not chosen:
-        names = "; ".join(f"{group}= one of {', '.join(found)}" for group, found in every.items() if found)
+        names = "; ".join(f"{group}= one of {', '.join(files)}" for group, files in every.items() if files)
         raise ValueError(f"reproduce what? {names}; or all")
     return chosen
 

@@ -10,8 +10,9 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from msbp.analysis import benchmark_tables, breakdown_tables
-from msbp.analysis.benchmarks import breaks_down, remarks, settings, write
+from msbp.analysis import benchmarks, breakdown_tables
+from msbp.analysis.benchmarks import remarks, settings, write
+from msbp.analysis.measurements import breaks_down
 from msbp.bench.case import BenchOptions, measure
 from msbp.bench.timed_model import Reporter
 from msbp.cli import start
@@ -25,7 +26,7 @@ def main(cfg: DictConfig) -> None:
     folder = Path(options.paths.outputs) / "bench"
     check_writable(folder)
     result = measure(options, reporter) | {"settings": settings(HydraConfig.get().overrides.task)}
-    table = (breakdown_tables if breaks_down(result) else benchmark_tables).table
+    table = (breakdown_tables if breaks_down(result) else benchmarks).table
     print(json.dumps(result, ensure_ascii=False) if options.format == "json" else table(result), flush=True)
     written = write(folder, result)  # after the print: a measurement is not lost where nothing can be written
     kept = f"not written: {folder} has this benchmark without {result['settings']}, which stays"

@@ -9,10 +9,19 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from msbp.analysis import runs
-from msbp.analysis.other import listed, other, unused
 from msbp.analysis.publish import contents, stale
 from msbp.analysis.render import files
-from msbp.analysis.report import document, in_full, ordered, page, summary, tracked
+from msbp.analysis.report import (
+    document,
+    in_full,
+    listed,
+    ordered,
+    other,
+    page,
+    summary,
+    tracked,
+    unused,
+)
 from msbp.analysis.runs import Sources
 from msbp.analysis.settings import Config, Settle, catalogue, plain, settings_from
 from msbp.cli import start
@@ -41,38 +50,42 @@ def report(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> None:
     """
     conf = Path(CONF)
     measured = read(cfg, settle, where)
-    place = Path(cfg.paths.outputs) / FOLDERS[cfg.records]
+    folder = Path(cfg.paths.outputs) / FOLDERS[cfg.records]
     chosen = [plain(cfg[group], conf) for group in ("table", "figure") if group in cfg]
     every = chosen or list(catalogue(conf).values())
     documents = ordered(document(config, measured) for config in tracked(every, "tables and figures"))
     rest = [] if chosen else other(measured.runs, documents)
     for each in tracked(documents + rest, "files"):
-        save({place / f"{file_name(each.name)}.{suffix}": content for suffix, content in files(each).items()})
+        save(
+            {folder / f"{file_name(each.name)}.{suffix}": content for suffix, content in files(each).items()}
+        )
     left = unused(measured.runs, documents)
     if chosen:
         print(*(in_full(each, measured.where) for each in documents), sep="\n")
         if len(left):
             print(f"\n{len(left)} other records are not part of this; python -m src.report has all")
     else:
-        save({place / "index.html": page(documents + rest, measured)})
+        save({folder / "index.html": page(documents + rest, measured)})
         print(*summary(documents, list(listed(left, compose)), measured.where), sep="\n")
     for damaged in measured.damaged:
         print(f"left out {damaged}", file=sys.stderr)
-    print(f"\nMarkdown, LaTeX, CSV and figures are in {place}" + ("" if chosen else "; index.html shows all"))
+    print(
+        f"\nMarkdown, LaTeX, CSV and figures are in {folder}" + ("" if chosen else "; index.html shows all")
+    )
 
 
 def read(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> Sources:
     """Return the user's measurements or the published ones, never both."""
-    place = Path(cfg.paths.published)
+    folder = Path(cfg.paths.published)
     if cfg.records == "published":
-        return runs.published(place, settle)
-    return runs.own(Path(cfg.paths.outputs), place, settle, where)
+        return runs.published(folder, settle)
+    return runs.own(Path(cfg.paths.outputs), folder, settle, where)
 
 
 def keep_published(cfg: DictConfig, every: Mapping[str, Config], settle: Settle) -> None:
     """Write what is published anew, or fail where it is not what the records give."""
-    place, readme = Path(cfg.paths.published), Path(cfg.paths.readme)
-    texts = contents(place, readme, every, settle, draw=cfg.readme == "write")
+    folder, readme = Path(cfg.paths.published), Path(cfg.paths.readme)
+    texts = contents(folder, readme, every, settle, draw=cfg.readme == "write")
     outdated = stale(texts)
     if cfg.readme == "write":
         save(texts)

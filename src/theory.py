@@ -10,8 +10,8 @@ import torch
 from omegaconf import DictConfig
 from pydantic import Field
 
-from msbp.analysis import bounds
-from msbp.analysis.theory import checks
+from msbp.analysis.theory import terminal
+from msbp.bounds import checks
 from msbp.cli import start
 from msbp.config import CONF, Options, Paths
 from msbp.files import check_writable, json_text, save
@@ -36,7 +36,7 @@ def main(cfg: DictConfig) -> None:
     here = machine.describe(torch.device("cpu"))
     results |= {name: here[name] for name in ("commit", "dirty", "torch")}
     save({path: json_text(results, indent=1)})
-    print(bounds.terminal(results), "\nThe paper's own network breaks conditions:", sep="\n")
+    print(terminal(results), "\nThe paper's own network breaks conditions:", sep="\n")
     for sentence in results["broken_by_the_papers_network"]:
         print(textwrap.fill(sentence, 100, initial_indent="  ", subsequent_indent="    "))
     print(f"written: {path}")

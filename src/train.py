@@ -64,7 +64,7 @@ class TrainOptions(Options):
     method: Node
     trainer: Node
     optimizer: Node
-    scheduler: Node | None = None
+    lr_scheduler: Node | None = None
     log_every: PositiveInt
     logger: dict[str, Node] | None = None
     paper: Fields
@@ -82,7 +82,7 @@ class Request:
     method: Method
     trainer: Trainer
     optimizer: Callable[..., torch.optim.Optimizer]
-    scheduler: Callable[..., LRScheduler] | None
+    lr_scheduler: Callable[..., LRScheduler] | None
 
     @classmethod
     def of(cls, cfg: DictConfig) -> "Request":
@@ -92,8 +92,8 @@ class Request:
             raise ValueError(f"{key} must be finite, got {OmegaConf.select(cfg, key)}")
         check(cfg.model)
         parts = {part: build(cfg[part]) for part in ("task", "method", "trainer", "optimizer")}
-        parts["scheduler"] = build(cfg.scheduler) if cfg.get("scheduler") else None
-        _try_out(parts["optimizer"], parts["scheduler"])
+        parts["lr_scheduler"] = build(cfg.lr_scheduler) if cfg.get("lr_scheduler") else None
+        _try_out(parts["optimizer"], parts["lr_scheduler"])
         for part in ("task", "model", "method"):
             if not str(cfg[part].get("name", "")).strip():
                 raise ValueError(f"{part}.name must not be empty; leave it out for its own")
@@ -125,7 +125,7 @@ def _try_out(make_optimizer: Callable[..., object], make_scheduler: Callable[...
     except Exception as error:
         raise ValueError(f"optimizer: {error}") from error
     if make_scheduler:
-        _returned("scheduler", LRScheduler, make_scheduler, optimizer)
+        _returned("lr_scheduler", LRScheduler, make_scheduler, optimizer)
 
 
 def _returned(key: str, kind: type[Part], make: Callable[..., object], argument: object) -> Part:
@@ -230,7 +230,7 @@ def prepare(request: Request, splits: Splits, device: torch.device) -> tuple[Run
     kept = request.method.install(model).k_per_layer
     clock = Clock(wait=machine.waiting_for(device))
     parts = model, request.optimizer, request.task, request.method
-    return Run(*parts, splits, request.seed, device, clock, request.scheduler), kept
+    return Run(*parts, splits, request.seed, device, clock, request.lr_scheduler), kept
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class Elsewhere(Tensor):
 
 
 class Dispatch(TorchDispatchMode):
-    """While it is on, tensors can be made on the other device and sent there."""
+    """While it is on, tensors can be created on the other device and moved there."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self.call(func, args, kwargs or {})

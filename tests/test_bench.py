@@ -9,7 +9,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from msbp.analysis import benchmarks
+from msbp.analysis import benchmarks, measurements
 from msbp.bench.case import BenchOptions, configuration, measure
 from msbp.bench.timed_model import Reporter
 from msbp.config import CONF, compose
@@ -59,7 +59,7 @@ def test_a_result_has_the_rows_and_fields_that_were_promised(result):
         assert row["peak_mib"] >= 0 and row["bp_p10_ms"] <= row["bp_ms"] <= row["bp_p90_ms"]
         for comparison in ("vs_torch", "vs_dense"):
             assert set(row[comparison]) == {"bp", "bp_update", "total"}
-    assert result["timing_rule"] == 2 and benchmarks.checked(result) is result
+    assert result["timing_rule"] == 2 and measurements.checked(result) is result
 
 
 def test_a_result_says_where_it_was_measured(result):
@@ -136,7 +136,7 @@ def test_a_breakdown_is_printed_and_left_beside_the_cases(tmp_path, monkeypatch,
     main()
     printed = capfd.readouterr().out
     left = json.loads((tmp_path / "out/bench/mnist-breakdown-of-dense.json").read_text())
-    assert benchmarks.checked(left)["row"] == "dense" and "GB/s at most" in printed
+    assert measurements.checked(left)["row"] == "dense" and "GB/s at most" in printed
     assert all(part["part"] in printed for part in left["parts"])
     assert (tmp_path / "out/bench/mnist-breakdown-of-dense.csv").exists()
 
@@ -203,8 +203,8 @@ def test_names_of_cases_lead_to_no_other_folder():
             "+sweep={name:a,key:threads,values:[0]}",
             "sweep.values must be a whole number of at least 1, got 0",
         ),
-        ("+second=3", "there is no key second; want "),
-        ("+paths.anything=3", "there is no key paths.anything; want "),
+        ("+second=3", "there is no key second; there are "),
+        ("+paths.anything=3", "there is no key paths.anything; there are "),
         ("seed=-1", "seed must be greater than or equal to 0, got -1"),
     ],
 )

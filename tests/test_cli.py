@@ -17,7 +17,7 @@ from msbp.record import signature
 
 @pytest.fixture
 def command_line(monkeypatch, capsys):
-    """Start a Hydra main with these words and give its exit code and what it said."""
+    """Start a Hydra main with these words and return its exit code and its output."""
 
     def run(main, *words, full="0"):
         monkeypatch.setenv("HYDRA_FULL_ERROR", full)
@@ -74,14 +74,14 @@ def test_a_reader_that_has_enough_is_no_error(command_line, tmp_path):
 @pytest.mark.parametrize("error", [ValueError, FileNotFoundError, FloatingPointError])
 def test_a_foreseen_error_is_one_paragraph_and_exit_code_1(command_line, tmp_path, error):
     def act(cfg):
-        raise error("what came, what was wanted, what to do")
+        raise error("what came, what is valid, what to do")
 
     code, said = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
-    assert code == 1 and said.endswith("error: what came, what was wanted, what to do\n")
+    assert code == 1 and said.endswith("error: what came, what is valid, what to do\n")
     assert "Traceback" not in said
 
 
-def test_an_unforeseen_error_is_told_with_its_place_and_all_of_it_on_demand(command_line, tmp_path):
+def test_an_unexpected_error_names_its_line_and_shows_its_traceback_on_demand(command_line, tmp_path):
     def act(cfg):
         folder(*())
 
@@ -93,7 +93,7 @@ def test_an_unforeseen_error_is_told_with_its_place_and_all_of_it_on_demand(comm
 
 
 @pytest.mark.parametrize("value", ["null", "3.5", "[a,b]", '""', '" "'])
-def test_a_folder_that_is_no_text_is_refused_before_any_is_made(command_line, value):
+def test_a_folder_that_is_no_text_is_refused_before_any_is_created(command_line, value):
     code, said = command_line(main_that(pytest.fail, None), f"paths.outputs={value}")
     assert code == 1 and "error: paths.outputs must be the name of a folder, got " in said
 
@@ -109,7 +109,7 @@ def test_names_of_the_users_stay_within_the_folder_of_outputs(command_line, tmp_
 @pytest.mark.parametrize(
     "error", [MemoryError(), RuntimeError("can't allocate memory: 40 TB"), ValueError("CUDA out of memory")]
 )
-def test_too_little_memory_is_told_with_the_way_out(error):
+def test_too_little_memory_is_reported_with_the_remedy(error):
     assert "not enough memory: a smaller model or batch" in explain(error)
 
 
@@ -222,7 +222,7 @@ def test_streams_that_take_nothing_give_no_traceback_and_no_output_elsewhere(tmp
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_command_that_is_asked_to_stop_ends_as_by_an_interrupt(command_line, tmp_path, number):
+def test_a_command_that_gets_a_signal_to_stop_ends_as_by_an_interrupt(command_line, tmp_path, number):
     before = signal.signal(number, signal.SIG_DFL)
     try:
         main = main_that(lambda cfg: signal.raise_signal(number), tmp_path)

@@ -24,8 +24,8 @@ OPTIONS = {"train": TrainOptions, "report": ReportOptions, "publish": PublishOpt
     [
         ("train", ["+gamma=0.2"], r"there is no key gamma; was .*method\.gamma meant\?"),
         ("train", ["++epochs=3"], r"there is no key epochs; was trainer\.epochs meant\?"),
-        ("train", ["+foo=1"], r"there is no key foo; want force, .*, trainer"),
-        ("report", ["+claim=overhead"], "there is no key claim; want figure, .*paths, "),
+        ("train", ["+foo=1"], r"there is no key foo; there are force, .*, trainer"),
+        ("report", ["+claim=overhead"], "there is no key claim; there are figure, .*paths, "),
     ],
 )
 def test_a_key_that_nothing_reads_is_refused(config, words, told):
@@ -80,7 +80,10 @@ WRONG = [
     ("model.hidden=[1]", "model.hidden must be a whole number, got [1]"),
     ("model.hidden=1.5", "model.hidden must be a whole number, got 1.5"),
     ("model.name=null", "model.name must be text, got None"),
-    ("+model.depth=3", "there is no key model.depth; want dropout, hidden, inputs, layers, name, outputs"),
+    (
+        "+model.depth=3",
+        "there is no key model.depth; there are dropout, hidden, inputs, layers, name, outputs",
+    ),
     ("+model.lr=3", "there is no key model.lr; was optimizer.lr meant?"),
 ]
 
@@ -122,7 +125,7 @@ REFUSED = [
     ({"name": {"_target_": "nowhere.at_all"}}, "top.name: Error loading 'nowhere.at_all'"),
     ({"name": "bad"}, "top: no such name"),
     ({"_partial_": []}, "top._partial_ must be true or false, got []"),
-    ({"_nope_": 1}, "there is no key top._nope_; want name, number, pair, text"),
+    ({"_nope_": 1}, "there is no key top._nope_; there are name, number, pair, text"),
     ({"name": {"_target_": "targets.target", "text": 1}}, "top.name.text must be text, got 1"),
 ]
 
@@ -152,7 +155,7 @@ class Small(Options):
         ({"seconds": 0}, "seconds must be greater than 0, got 0; a minute is enough"),
         ({"only": 3}, "only must be text or a list, got 3"),
         ({"only": ["a", 3]}, "only[1] must be text, got 3"),
-        ({"x": 1}, "there is no key x; want format, only, seconds"),
+        ({"x": 1}, "there is no key x; there are format, only, seconds"),
     ],
 )
 def test_options_of_an_entry_point_are_checked_by_their_fields(wrong, said):

@@ -14,7 +14,7 @@ from msbp import jobs
 from msbp.jobs import Runner, lack
 
 STEP = "import sys, time; open(sys.argv[1], 'a').write(f'{time.monotonic()} '); "
-# Writes when it began and ended, with a pause between; one that is asked to stop saves first.
+# Writes when it began and ended, with a pause between; one that gets a signal to stop saves first.
 JOB = STEP + "time.sleep(float(sys.argv[2])); open(sys.argv[1], 'a').write(f'{time.monotonic()}'); "
 SAVES = """
 import signal, sys, time

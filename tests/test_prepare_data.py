@@ -1,4 +1,4 @@
-"""scripts/prepare_data.py: what is ready, what is missing, and how that is said."""
+"""scripts/prepare_data.py: which data are ready, which are missing, and the report on them."""
 
 import re
 import runpy
@@ -11,7 +11,7 @@ from msbp.tasks import mnist, treebank
 from msbp.tasks.translation import bitext
 
 main = runpy.run_path(str(ROOT / "scripts/prepare_data.py"))["main"]
-MALFORMED = {  # by task: its folder and files, what all of them hold, and what is said of that
+MALFORMED = {  # by task: its folder and files, what all of them hold, and the message about it
     "mnist": ("MNIST/raw", mnist.MD5, "x", "is not MNIST's original file"),
     "multi30k": ("multi30k_en_de", bitext.MULTI30K_MD5, "x", "is no whole gzip file"),
     "parsing_ewt": ("ud_english_ewt", treebank.EWT_MD5, "1\tKettles\n", "2 columns, expected 10"),
@@ -44,13 +44,13 @@ def test_data_that_are_there_are_read_and_counted(tmp_path, prepare, capsys):
     assert said.startswith("parsing_ewt: ready\n  train: 1 sentences, 2 words, 4 transitions\n")
 
 
-def test_licensed_data_that_are_missing_are_said_with_what_to_do(tmp_path, prepare, capsys):
+def test_missing_licensed_data_are_named_with_what_to_do(tmp_path, prepare, capsys):
     assert prepare("task=parsing") == 1
     said = capsys.readouterr().out
     assert said.startswith("parsing: not ready. ") and "LDC99T42" in said and str(tmp_path / "ptb") in said
 
 
-def test_a_setting_that_a_task_refuses_is_said_of_it(prepare, capsys):
+def test_a_setting_that_a_task_refuses_is_reported_with_the_task(prepare, capsys):
     assert prepare("task=mnist", "task.batch_size=0") == 1
     assert capsys.readouterr().out.startswith(
         "mnist: not ready. task.batch_size must be greater than or equal to 1, got 0"

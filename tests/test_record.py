@@ -147,7 +147,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
         write(tmp_path / "missing", made())
 
 
-def test_the_newest_whole_record_of_a_request_is_found(tmp_path):
+def test_the_newest_whole_record_of_a_request_is_returned(tmp_path):
     for name, started in (("a", "2026-01-02"), ("b", "2026-01-03"), ("r=0.04, γ", "2026-01-01")):
         (tmp_path / name).mkdir()
         write(tmp_path / name, made(started=started))
@@ -172,14 +172,14 @@ CHANGES = [{key: ...} for key in NEEDED] + [{k: v} for k, v in WRONG.items()] + 
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_record_with_a_field_missing_or_of_the_wrong_type_is_none_and_told(tmp_path, caplog, change):
+def test_a_record_with_a_field_missing_or_of_the_wrong_type_is_skipped_and_logged(tmp_path, caplog, change):
     damaged = {key: value for key, value in (made() | change).items() if value is not ...}
     (tmp_path / record.NAME).write_text(json.dumps(damaged))
     assert find(tmp_path, "0123abcd", 0) is None
     assert f"{tmp_path}/record.json does not count as a record: " in caplog.text
 
 
-def test_what_counts_as_a_record_can_be_told(tmp_path):
+def test_the_required_fields_alone_make_a_record_with_a_summary(tmp_path):
     needed = {key: value for key, value in made().items() if key in NEEDED}
     assert Record.parse(json.dumps(needed)).timing_rule == 1
     assert Record.parse(json.dumps(needed)).data_digest is None

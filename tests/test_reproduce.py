@@ -58,7 +58,7 @@ def test_what_is_not_clear_is_refused_with_the_choices(dry_run, words, refusal):
         dry_run(*words)
 
 
-def test_every_place_of_a_run_can_be_named_and_reaches_the_commands(dry_run, tmp_path):
+def test_every_folder_of_a_run_can_be_set_and_reaches_the_commands(dry_run, tmp_path):
     places = set(compose().paths) - {"outputs", "published", "offline"}
     given = [f"paths.{key}={tmp_path}/{key}" for key in places] + ["paths.offline=true"]
     commands, _ = dry_run("table=textcnn", "only=polarity", *given)

@@ -57,7 +57,7 @@ def test_a_run_leaves_record_history_log_and_weights(smoke):
     assert not list(smoke.outputs.rglob("*.pt.*")) and not list((smoke.outputs / "checkpoints").glob("*.pt"))
 
 
-def test_the_summary_says_what_a_user_wants_first(smoke):
+def test_the_summary_shows_scores_times_k_and_the_path_of_the_record(smoke):
     said = smoke("method=sbp").out
     (folder,) = records(smoke.outputs)
     for part in ("tiny synthetic sample", "test accuracy", "BP ", "total ", "k per layer: net.0 2, net.3 2"):
@@ -124,7 +124,7 @@ def test_a_run_killed_before_its_record_goes_on(within):
     assert (next(iter(records(within.outputs))) / "checkpoint.pt").exists()
 
 
-def test_a_damaged_record_is_told_and_the_request_runs(within, caplog):
+def test_a_damaged_record_is_logged_and_the_request_runs(within, caplog):
     within()
     ((folder, whole),) = records(within.outputs).items()
     (folder / "record.json").write_text(json.dumps(whole | {"bp_s": "abc"}))
@@ -210,10 +210,10 @@ REFUSED = [
     ("trainer=null", "trainer must be a node with a _target_, got None"),
     ("optimizer.lr=true", "optimizer.lr must be a number, got True"),
     ("optimizer.lr=-1", "optimizer: Invalid learning rate: -1"),
-    ("optimizer._target_=os.getcwd", "there is no key optimizer.lr; want none"),
+    ("optimizer._target_=os.getcwd", "there is no key optimizer.lr; there are none"),
     ("optimizer._target_=collections.Counter", "optimizer"),
     ("+optimizer.weight_decay=-1", "optimizer"),
-    ("+optimizer.decay=1", "there is no key optimizer.decay; want "),
+    ("+optimizer.decay=1", "there is no key optimizer.decay; there are "),
     ("+optimizer={_target_:torch.optim.Adam,weight_decay:-1}", "optimizer: Invalid weight_decay"),
     (
         "+optimizer={_target_:torch.optim.SparseAdam}",
@@ -320,7 +320,7 @@ def test_baseline_has_no_ratio_to_set(smoke):
     assert refused.returncode == 1 and "method.r" in refused.err
 
 
-def test_the_whole_traceback_is_there_for_who_asks(smoke):
+def test_the_whole_traceback_is_shown_on_demand(smoke):
     refused = smoke("method.r=0", env={"HYDRA_FULL_ERROR": "1"})
     assert refused.returncode == 1 and "Traceback" in refused.err
 

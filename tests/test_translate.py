@@ -51,7 +51,7 @@ def test_run_folder_weights_and_checkpoint_translate_alike(run, translated):
     assert translated(run / "checkpoint.pt", text, "beam=2", "alpha=0") == lines
 
 
-def test_translations_that_are_all_empty_are_said_to_be(run, translated, capsys, monkeypatch):
+def test_a_warning_reports_that_all_translations_are_empty(run, translated, capsys, monkeypatch):
     monkeypatch.setattr(
         "msbp.tasks.translation.task.Translation.translate", lambda task, model, lines, *w: [""] * 2
     )
@@ -136,7 +136,7 @@ def copied(run, settings, tmp_path):
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_of_a_damaged_run_the_file_and_the_remedy_are_told_and_nothing_is_written(copied, name):
+def test_a_damaged_run_is_refused_with_file_and_remedy_and_nothing_is_written(copied, name):
     (folder, call), (files, damage) = copied, DAMAGES[name]
     for file in (folder / name for name in files):
         content = file.read_bytes()
@@ -158,7 +158,7 @@ def test_options_out_of_range_are_refused_by_name(copied, changes):
 
 
 def test_an_option_that_nothing_reads_is_refused():
-    with pytest.raises(ValueError, match=r"^there is no key beams; want allow, alpha, beam, "):
+    with pytest.raises(ValueError, match=r"^there is no key beams; there are allow, alpha, beam, "):
         translate(compose(["checkpoint=a", "input=b", "output=c", "+beams=3"], config="translate"))
 
 
@@ -167,7 +167,7 @@ def test_the_steepest_alpha_and_blank_lines_are_translated(run, translated):
     assert translated(run, b"\n \n\n") == ["", "", ""]
 
 
-def test_a_place_that_cannot_take_the_output_is_refused_before_any_work(copied, monkeypatch):
+def test_an_output_that_cannot_be_written_is_refused_before_any_work(copied, monkeypatch):
     folder, call = copied
     monkeypatch.setattr("src.translate.load", lambda path: pytest.fail("it began to work"))
     link = folder / "link"
@@ -191,7 +191,7 @@ def test_a_place_that_cannot_take_the_output_is_refused_before_any_work(copied, 
 
 
 @pytest.mark.parametrize("key", ["checkpoint", "input", "output"])
-def test_a_path_that_is_not_given_is_asked_for(tmp_path, key):
+def test_a_missing_path_is_named(tmp_path, key):
     (tmp_path / "in.txt").write_text("a\n")
     places = {"checkpoint": tmp_path / "no", "input": tmp_path / "in.txt", "output": tmp_path / "out.txt"}
     given = [f"{name}={place}" for name, place in places.items() if name != key]

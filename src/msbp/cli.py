@@ -80,15 +80,15 @@ def _check_sweep(sweeps: bool) -> None:
     Of a sweep, also of an experiment's own, the options that show a run show its first one.
     """
     words = [word for word in sys.argv[1:] if word not in ("-m", "--multirun")]
-    asked = len(words) < len(sys.argv) - 1
-    if asked and not sweeps:
+    multirun = len(words) < len(sys.argv) - 1
+    if multirun and not sweeps:
         raise ValueError("-m is for python -m src.train, which makes several runs; leave it out")
-    if asked:
+    if multirun:
         sys.argv[1:] = ["-m", *words]
-    swept = {each.input_line: _first(each) for each in _overrides() if asked and each.is_sweep_override()}
+    swept = {each.input_line: _first(each) for each in _overrides() if multirun and each.is_sweep_override()}
     if sweeps and any(word.partition("=")[0] in SHOW for word in words):
         listed = _first_of_experiment()
-        if asked or listed:  # Hydra takes these options without -m only
+        if multirun or listed:  # Hydra takes these options without -m only
             shown = [*(swept.get(word, word) for word in words), *listed]
             sys.argv[1:] = sorted(shown, key=lambda word: "=" in word and word[0] != "-")  # overrides last
             print("a sweep; this is its first run:", *swept.values(), *listed, file=sys.stderr)
@@ -160,8 +160,8 @@ def _named(text: str) -> str:
     words = [word.partition("=") for word in sys.argv[1:]]
     for key, _, value in sorted(words, key=lambda word: -len(word[2])):
         path = value.strip("\"'").rstrip("/")
-        found = path and FILES.match(key) and re.search(rf"(?<![\w/.-]){re.escape(path)}(?![\w.-])", text)
-        if found and f"{key}=" not in text and not ("." in key and key in text):
+        named = path and FILES.match(key) and re.search(rf"(?<![\w/.-]){re.escape(path)}(?![\w.-])", text)
+        if named and f"{key}=" not in text and not ("." in key and key in text):
             return f"{key}={value}: {text}"
     return text
 
@@ -199,5 +199,5 @@ def report_command(outputs: str) -> str:
     if outputs == str(ROOT / "outputs"):
         return "python -m src.report"
     # Hydra takes a backslash as it is, unless a quote or another backslash before a quote follows
-    quoted = re.sub(r'(\\*)("|$)', lambda found: 2 * found[1] + (found[2] and '\\"'), outputs)
+    quoted = re.sub(r'(\\*)("|$)', lambda match: 2 * match[1] + (match[2] and '\\"'), outputs)
     return f"""python -m src.report {shlex.quote(f'paths.outputs="{quoted}"')}"""

@@ -273,7 +273,7 @@ def _unknown(node: DictConfig, key: str, known: Iterable[str]) -> str:
     """Return that there is no such key, and which keys end in the same name, else which there are."""
     same = _ending(node._get_root(), key.rpartition(".")[2])
     meant = " or ".join(name for name in same if name != key)
-    instead = f"was {meant} meant?" if meant else f"want {', '.join(sorted(known)) or 'none'}"
+    instead = f"was {meant} meant?" if meant else f"there are {', '.join(sorted(known)) or 'none'}"
     return f"there is no key {key}; {instead}"
 
 

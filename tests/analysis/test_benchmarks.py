@@ -9,22 +9,23 @@ import sys
 import pytest
 
 from msbp.analysis import breakdown_tables, runs
-from msbp.analysis.benchmark_tables import markdown, ratios, summary, table
 from msbp.analysis.benchmarks import (
-    checked,
     comma_separated,
     command,
+    markdown,
     name,
-    own,
     publish,
-    read,
+    ratios,
     remarks,
     settings,
+    summary,
+    table,
     write,
 )
+from msbp.analysis.measurements import checked
 from msbp.analysis.plan import measurements
 from msbp.analysis.render import digits
-from msbp.analysis.runs import Sources
+from msbp.analysis.runs import Sources, read_benchmarks
 
 
 def row(label, bp, update=1.0, forward=2.0, **more):
@@ -92,7 +93,7 @@ def test_the_csv_of_a_sweep_has_a_line_for_every_row_of_every_point():
 
 def test_publishing_replaces_what_has_the_same_name_and_keeps_the_rest(tmp_path):
     published = tmp_path / "published/bench.json"
-    assert read(published, []) == []
+    assert read_benchmarks(published, []) == []
     with pytest.raises(ValueError, match="no results in"):
         publish(tmp_path / "bench", published)
     write(tmp_path / "bench", result(commit="a" * 10))
@@ -101,12 +102,12 @@ def test_publishing_replaces_what_has_the_same_name_and_keeps_the_rest(tmp_path)
     write(tmp_path / "bench", result(commit="b" * 10))
     (tmp_path / "bench/mnist-by-k.json").unlink()
     publish(tmp_path / "bench", published)
-    kept = read(published, [])
+    kept = read_benchmarks(published, [])
     assert [name(each) for each in kept] == ["mnist", "mnist-by-k"]
     assert kept[0]["commit"] == "b" * 10
 
 
-def test_the_terminal_shows_every_row_and_the_place():
+def test_the_terminal_shows_every_row_and_the_platform():
     text = table(result(dirty=True))
     assert "A 1, 1 thread, freed memory kept, torch 2.6, mkl, commit 01234567 with changes" in text
     lines = {line.split()[0]: line for line in text.splitlines() if line}
@@ -142,11 +143,11 @@ def test_numbers_have_three_digits_that_count():
 
 
 def test_tables_of_results_need_no_torch():
-    code = "import sys, msbp.analysis.benchmark_tables; sys.exit('torch' in sys.modules)"
+    code = "import sys, msbp.analysis.benchmarks; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_results_of_uncommitted_code_are_published_only_when_told(tmp_path):
+def test_results_of_uncommitted_code_are_published_only_with_allow_dirty(tmp_path):
     write(tmp_path / "bench", result(dirty=True))
     with pytest.raises(ValueError, match=r"mnist: measured on uncommitted code.*allow_dirty=true"):
         publish(tmp_path / "bench", tmp_path / "bench.json")
@@ -168,13 +169,13 @@ def test_a_partial_result_gives_way_to_a_full_one_which_it_never_replaces(tmp_pa
     assert "gives way to a full one" in remarks(part)[0]
     assert command(part) == "python -m src.bench case=mnist 'only=[msbp]' seconds=1"
     assert write(tmp_path, part) and write(tmp_path, part | {"commit": "b" * 10})
-    assert own(tmp_path, []) == [part | {"commit": "b" * 10}]
+    assert read_benchmarks(tmp_path, []) == [part | {"commit": "b" * 10}]
     with pytest.raises(ValueError, match=r"mnist \('only=\[msbp\]' seconds=1\): only full benchmarks"):
         publish(tmp_path, tmp_path / "published/bench.json")
     wanted = {"benchmarks": [{"case": "mnist", "sweep": None}]}
     assert not measurements(wanted, Sources(runs_of([]), settle, [part]))[0].present
     assert write(tmp_path, result()) and write(tmp_path, part) == []
-    assert own(tmp_path, []) == [result()]
+    assert read_benchmarks(tmp_path, []) == [result()]
 
 
 def test_a_damaged_file_stops_publishing_and_stays_as_it_is(tmp_path):
@@ -211,7 +212,7 @@ def test_a_file_that_holds_no_result_is_named_and_the_others_count(tmp_path, set
     assert told.startswith(f"{bad}: ")
 
 
-def test_of_a_damaged_published_file_the_name_is_told(tmp_path, settle):
+def test_a_damaged_published_file_is_named(tmp_path, settle):
     (tmp_path / "bench.json").write_text(GOOD[:300])
     found = runs.published(tmp_path, settle)
     assert not found.benchmarks and found.damaged[0].startswith(f"{tmp_path / 'bench.json'}: not whole JSON")

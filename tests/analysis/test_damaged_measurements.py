@@ -11,10 +11,9 @@ from random import Random
 
 import pytest
 
-from msbp.analysis import benchmark_tables, benchmarks, bounds, runs
-from msbp.analysis.other import other
+from msbp.analysis import benchmarks, runs, theory
 from msbp.analysis.render import files
-from msbp.analysis.report import benchmark, document
+from msbp.analysis.report import benchmark, document, other
 from msbp.analysis.settings import catalogue
 from msbp.config import CONF, ROOT
 
@@ -82,13 +81,13 @@ def render(outputs: Path) -> runs.Sources:
     for each in documents:
         if each.figure is None:
             files(each)
-    benchmark_tables.markdown(found.benchmarks)
+    benchmarks.markdown(found.benchmarks)
     for result in found.benchmarks:
         benchmark(result)
-        benchmark_tables.table(result)
+        benchmarks.table(result)
         benchmarks.comma_separated(result)
     if found.theory:
-        bounds.terminal(found.theory)
+        theory.terminal(found.theory)
     return found
 
 

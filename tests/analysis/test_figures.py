@@ -10,11 +10,11 @@ import matplotlib
 import pandas as pd
 import pytest
 
-from msbp.analysis import complexity, figures, rules
-from msbp.analysis.benchmark_tables import sweep_table
+from msbp.analysis import claim_rules, figures, theory
+from msbp.analysis.benchmarks import markdown
+from msbp.analysis.claim_rules import Measured
 from msbp.analysis.drawing import POINTS, Figure, Series, images
 from msbp.analysis.render import files, renderings
-from msbp.analysis.rules import Measured
 from msbp.analysis.runs import Sources
 
 BY_K = {"benchmarks": [{"case": "mnist", "sweep": "k"}]}
@@ -62,23 +62,23 @@ def sources(settle, runs_of):
 
 
 def test_theory_counts_rows_of_w_and_the_selection_among_the_entries_of_h():
-    dense = complexity.operations([500, 500], [500, 500], 784, 10, memory=False)
+    dense = theory.operations([500, 500], [500, 500], 784, 10, memory=False)
     assert dense == 784 * 500 + 2 * 500 * 500 + 2 * 500 * 10
-    sparse = complexity.operations([500, 500], [8, 8], 784, 10, memory=False)
+    sparse = theory.operations([500, 500], [8, 8], 784, 10, memory=False)
     assert sparse == 784 * 8 + 2 * 500 * 8 + 2 * 500 * 3 + 2 * 500 * 10
-    assert complexity.operations([500, 500], [8, 8], 784, 10, memory=True) == sparse + 1000
+    assert theory.operations([500, 500], [8, 8], 784, 10, memory=True) == sparse + 1000
 
 
 def test_measurements_stand_beside_theory_as_shares_of_the_dense_row(swept, sources):
     config = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10, **BY_K}
-    sbp, msbp, *_ = complexity.document(config, sources(benchmarks=[swept])).numbers.to_dict("records")
+    sbp, msbp, *_ = theory.complexity(config, sources(benchmarks=[swept])).numbers.to_dict("records")
     assert (sbp["k"], sbp["bp_ms_share"], sbp["mib_share"]) == (5, 0.0625, 0.5)
     assert sbp["mflop"] == 50 * 0.05 and msbp["theory"] > sbp["theory"]
 
 
 def test_what_was_not_measured_has_its_command(sources):
     config = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10, **BY_K}
-    made = complexity.document(config, sources())
+    made = theory.complexity(config, sources())
     assert made.empty and "\npython -m src.bench case=mnist sweep=k\n" in renderings(made)["md"]
 
 
@@ -169,7 +169,7 @@ def test_of_a_partial_sweep_what_is_there_is_shown_and_the_rest_is_empty(swept, 
         every = [row("torch", 500, 0.9) | {"k_per_layer": {}}, *point["rows"]]
         point["rows"] = [each for each in every if each["name"] in part]
     measured = sources(benchmarks=[swept])
-    table, figure = complexity.document(config, measured), figures.bp_time(config, measured)
+    table, figure = theory.complexity(config, measured), figures.bp_time(config, measured)
     assert list(table.numbers.get("row", [])) == 2 * [name for name in ("sbp", "msbp") if name in part]
     assert (table.numbers.get("bp_ms_share", pd.Series()).isna() == ("dense" not in part)).all()
     named = {
@@ -179,21 +179,21 @@ def test_of_a_partial_sweep_what_is_there_is_shown_and_the_rest_is_empty(swept, 
     }
     assert named == (set(part) - {"torch"} if {*part} & {"sbp", "msbp"} else set())
     assert renderings(table).keys() == {"md", "tex", "csv"} and files(figure, draw=False)
-    found = list(rules.slope_by_k({**config, "largest": 100}, Measured(measured, dict, {})))
+    found = list(claim_rules.slope_by_k({**config, "largest": 100}, Measured(measured, dict, {})))
     assert len(found) == 2
-    assert all(f"BP of {name}" in sweep_table(swept) for name in part)
+    assert all(f"BP of {name}" in markdown([swept]) for name in part)
 
 
 def test_a_sweep_without_points_or_with_uneven_ones_is_shown(swept, sources):
     config = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10, **BY_K}
     swept["points"][0]["rows"] = swept["points"][0]["rows"][2:]
-    assert list(complexity.document(config, sources(benchmarks=[swept])).numbers.row) == [
+    assert list(theory.complexity(config, sources(benchmarks=[swept])).numbers.row) == [
         "msbp", "sbp", "msbp",
     ]  # fmt: skip
-    assert "BP of dense" in sweep_table(swept)
+    assert "BP of dense" in markdown([swept])
     swept["points"] = []
-    assert "not measured yet" in renderings(complexity.document(config, sources(benchmarks=[swept])))["md"]
-    assert sweep_table(swept)
+    assert "not measured yet" in renderings(theory.complexity(config, sources(benchmarks=[swept])))["md"]
+    assert markdown([swept])
 
 
 def test_departures_are_drawn_of_weights_and_biases(sources, record_of, runs_of, angles_of):

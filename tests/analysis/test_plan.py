@@ -37,7 +37,7 @@ def test_methods_take_turns_seed_by_seed(lacking):
     ]  # fmt: skip
 
 
-def test_a_command_has_the_shared_overrides_and_the_users_places(lacking):
+def test_a_command_has_the_shared_overrides_and_the_users_folders(lacking):
     (job,) = lacking(config(seeds=1, overrides=["model.hidden=[a, b]"], rows=[
         {"label": "+ MSBP", "overrides": ["method=msbp"]}]), where=["paths.outputs=/x y"])  # fmt: skip
     words = ["task=mnist", "paths.outputs=/x y", "seed=0", "model.hidden=[a, b]", "method=msbp"]
@@ -46,13 +46,13 @@ def test_a_command_has_the_shared_overrides_and_the_users_places(lacking):
     assert job.data == ("task=mnist", "paths.outputs=/x y")
 
 
-def test_what_has_a_record_is_not_run_again_unless_its_times_are_wanted_and_do_not_count(lacking, record_of):
+def test_what_has_a_record_is_run_again_only_where_required_times_do_not_count(lacking, record_of):
     records = [record_of(" ".join(BASE), 0), record_of(" ".join(MSBP), 0, times_comparable=False)]
     assert commands(lacking(config(seeds=1), records=records)) == ["task=mnist seed=0 method=msbp force=true"]
     assert lacking(config(columns=["score"], seeds=1), records=records) == []
 
 
-def test_runs_that_are_timed_come_first_and_are_alone_also_where_another_table_wants_scores(lacking):
+def test_timed_runs_come_first_and_run_alone_also_where_another_table_shows_only_scores(lacking):
     scores, times = config(columns=["score"], seeds=2), config(seeds=2, timed=1)
     found = lacking(scores, times)
     assert [job.alone for job in found] == [True, True, False, False]
@@ -64,7 +64,7 @@ def test_rows_of_a_task_that_does_not_exist_are_left_out(runs_of):
     assert jobs([config()], Sources(runs_of([]), lambda overrides: None)) == []
 
 
-def test_a_plan_follows_what_is_on_record_and_what_it_is_told_to_leave_out(runs_of, record_of, settle):
+def test_a_plan_follows_the_records_and_leaves_out_excluded_data(runs_of, record_of, settle):
     records = []
     plan = Plan([config(seeds=1)], lambda: Sources(runs_of(records), settle))
     _, second = plan()

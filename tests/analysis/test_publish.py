@@ -3,7 +3,7 @@ from functools import partial
 
 import pytest
 
-from msbp.analysis.benchmarks import BenchmarkRow
+from msbp.analysis.measurements import BenchmarkRow
 from msbp.analysis.publish import contents, publish, publish_angles, shown_in, stale, without_paths
 from msbp.analysis.render import renderings
 from msbp.analysis.report import document
@@ -70,7 +70,7 @@ def test_a_run_replaces_the_one_of_its_signature_and_seed_only(offer, lines, rec
 NEW = {"commit": "f" * 16, "test": 98.4}
 
 
-def test_what_publishing_changes_is_told(offer, record_of):
+def test_publishing_reports_its_changes(offer, record_of):
     assert list(offer([record_of(MSBP, seed) for seed in (0, 1)]).lines()) == [
         "2 added, 0 replaced, 0 kept as they were"
     ]
@@ -98,7 +98,7 @@ def test_a_whole_row_may_be_replaced_by_another_commit(offer, lines, record_of):
     assert [run["test"] for run in published(lines)] == [98.2, 98.4, 98.4, 98.4]
 
 
-def test_a_run_of_uncommitted_code_is_refused_unless_told(offer, lines, record_of):
+def test_a_run_of_uncommitted_code_is_refused_without_allow_dirty(offer, lines, record_of):
     with pytest.raises(ValueError, match=r"uncommitted code, so nobody can repeat it .* allow_dirty=true"):
         offer([record_of(MSBP, dirty=True)])
     assert not lines.exists()

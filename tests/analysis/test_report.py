@@ -9,10 +9,19 @@ from xml.etree import ElementTree
 import pytest
 from hydra.errors import HydraException
 
-from msbp.analysis.forests import forest_rows
-from msbp.analysis.other import listed, other
+from msbp.analysis.drawing import forest_rows
 from msbp.analysis.render import files, markdown, renderings
-from msbp.analysis.report import HEIGHT, WIDTH, document, ordered, page, summary, tracked
+from msbp.analysis.report import (
+    HEIGHT,
+    WIDTH,
+    document,
+    listed,
+    ordered,
+    other,
+    page,
+    summary,
+    tracked,
+)
 from msbp.analysis.runs import Sources, run_frame, validated_each
 from msbp.analysis.settings import CLAIMS, catalogue
 from msbp.analysis.tables import by_layer
@@ -51,7 +60,7 @@ def test_the_page_opens_without_a_network(text):
     assert "url(" not in text and "@import" not in text and "<script" not in text
 
 
-def test_every_link_has_its_place_and_every_claim_its_verdict(text, conf):
+def test_every_link_has_its_target_and_every_claim_its_verdict(text, conf):
     places = set(re.findall(r'id="([^"]+)"', text))
     assert {link.removeprefix("#") for link in re.findall(r'href="(#[^"]+)"', text)} <= places
     assert set(conf[CLAIMS]["claims"]) <= places
@@ -134,7 +143,7 @@ def test_an_installed_package_has_every_file_that_is_not_python():
     assert taken == {path for path in files if path.suffix != ".py"} and taken
 
 
-def test_what_is_missing_is_said_with_its_command(text):
+def test_missing_results_are_listed_with_their_commands(text):
     assert "Not drawn: nothing was measured yet." in text
     assert "python -m src.bench case=mnist sweep=k" in text
 
@@ -179,7 +188,7 @@ def test_rows_differ_in_what_they_are_called(trial, runs_of):
     ]  # fmt: skip
 
 
-def test_blocks_of_the_same_task_are_told_apart_by_what_differs(trial, runs_of):
+def test_titles_of_blocks_of_the_same_task_name_the_keys_that_differ(trial, runs_of):
     runs = [trial("baseline", r=i) for i in range(3)]
     for run, (lr, size) in zip(runs, ((0.1, 16), (0.01, 16), (0.01, 32)), strict=True):
         run["config"] = run["config"] | {"optimizer": {"lr": lr}, "task": SHARED["task"] | {"size": size}}
@@ -211,7 +220,7 @@ def test_without_a_baseline_nothing_is_compared(trial, runs_of):
     assert "| baseline " in text
 
 
-def test_what_a_table_uses_is_not_told_twice(trial, runs_of):
+def test_runs_that_a_table_shows_are_not_listed_again(trial, runs_of):
     runs = runs_of([trial("baseline")])
     assert other(runs, other(runs, [])) == []
 

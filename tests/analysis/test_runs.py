@@ -14,7 +14,7 @@ def leave(folder, text):
     (folder / "record.json").write_text(text, encoding="utf-8")
 
 
-def test_runs_are_found_at_any_depth_and_sorted_by_seed(tmp_path, record_of):
+def test_runs_are_read_at_any_depth_and_sorted_by_seed(tmp_path, record_of):
     for seed in (2, 0, 1):
         leave(tmp_path / "sweeps" / "x" / str(seed), json.dumps(record_of(seed=seed)))
     assert list(frame(tmp_path).seed) == [0, 1, 2]

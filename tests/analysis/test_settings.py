@@ -37,7 +37,7 @@ def test_a_block_may_have_fewer_seeds_and_fewer_times(sources):
     assert (asked.seeds, asked.timed) == (2, 1)
 
 
-def test_a_table_without_seconds_wants_no_times(sources):
+def test_a_table_without_seconds_requires_no_times(sources):
     assert coverage(table(["score"]), sources())[0].row.timed == 0
 
 
@@ -47,12 +47,12 @@ def test_a_timed_seed_without_comparable_times_is_named(sources, record_of):
     assert row.without_times == (0,) and row.with_times == (1,) and not row.missing
 
 
-def test_a_task_that_does_not_exist_is_wanted_but_not_known(runs_of):
+def test_a_row_of_a_task_without_a_file_is_listed_as_unknown(runs_of):
     row, _ = coverage(table(), Sources(runs_of([]), lambda overrides: None))
     assert not row.known
 
 
-def test_a_grid_wants_the_baseline_and_for_each_k_sbp_and_every_gamma(sources):
+def test_a_grid_requires_the_baseline_and_for_each_k_sbp_and_every_gamma(sources):
     cells = coverage({"grid": GRID}, sources())
     assert [" ".join(cell.row.overrides) for cell in cells] == [
         "task=mnist method=baseline", "task=mnist method=sbp method.r=0.01",
@@ -62,7 +62,7 @@ def test_a_grid_wants_the_baseline_and_for_each_k_sbp_and_every_gamma(sources):
     assert {cell.row.seeds for cell in cells} == {2}
 
 
-def test_what_is_lacking_is_told_as_commands_each_once(sources, record_of):
+def test_missing_runs_are_listed_as_commands_each_once(sources, record_of):
     base = [record_of("task=mnist method=baseline", seed) for seed in (0, 1)]
     assert missing_commands({"grid": GRID}, sources(*base, where=["paths.outputs=/tmp/x"])) == [
         "sweep it all paths.outputs=/tmp/x"
@@ -72,7 +72,7 @@ def test_what_is_lacking_is_told_as_commands_each_once(sources, record_of):
     )
 
 
-def test_a_figure_of_angles_wants_runs_that_were_watched(sources, record_of, angles_of):
+def test_a_figure_of_angles_requires_runs_with_angles(sources, record_of, angles_of):
     signature = "task=mnist method=msbp"
     watched = angles_of([{"config": {"signature": signature, "seed": 2, "method": "msbp"}, **ANGLE}])
     plain = record_of(signature, 0)
@@ -112,20 +112,20 @@ def test_settings_are_composed_once_for_all_programs_until_conf_changes(tmp_path
 
 
 @pytest.mark.parametrize("damage", [b"", b"not json", b"\xff", b'["a", 1]', b'[["a"], {"no": 1}]'])
-def test_a_damaged_store_of_settings_is_made_anew(tmp_path, damage):
+def test_a_damaged_store_of_settings_is_replaced(tmp_path, damage):
     path, setting = tmp_path / "kept", Setting("1234", 0.5)
     SettingStore(path, tmp_path).add(("task=a",), setting)
     path.write_bytes(path.read_bytes().splitlines()[0] + b"\n" + damage)
     store = SettingStore(path, tmp_path)
-    assert store.found == {}
+    assert store.settings == {}
     store.add(("task=a",), setting)
-    assert SettingStore(path, tmp_path).found == {("task=a",): setting}
+    assert SettingStore(path, tmp_path).settings == {("task=a",): setting}
     path.write_bytes(damage)
-    assert SettingStore(path, tmp_path).found == {}
+    assert SettingStore(path, tmp_path).settings == {}
 
 
 def test_a_folder_that_takes_no_file_is_no_error(tmp_path):
     (tmp_path / "file").write_text("")
     store = SettingStore(tmp_path / "file" / "kept", tmp_path)
     store.add(("task=a",), Setting("1234"))
-    assert store.found
+    assert store.settings

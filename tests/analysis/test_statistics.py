@@ -70,7 +70,7 @@ def test_no_test_without_runs_or_spread(test):
         assert test(less, more) is None
 
 
-def test_an_effect_is_in_pooled_deviations_made_smaller_for_few_runs():
+def test_an_effect_size_is_in_pooled_deviations_corrected_for_few_runs():
     pooled = ((np.var(SBP, ddof=1) + np.var(MSBP, ddof=1)) / 2) ** 0.5
     assert effect_size(SBP, MSBP) == pytest.approx((np.mean(MSBP) - np.mean(SBP)) / pooled * (1 - 3 / 39))
 

@@ -43,7 +43,7 @@ def test_a_row_shows_mean_spread_ratio_and_the_papers_numbers(record_of, runs_of
     ]  # fmt: skip
 
 
-def test_a_row_with_fewer_seeds_than_asked_says_so(record_of, runs_of, settle):
+def test_a_row_with_fewer_seeds_than_configured_says_so(record_of, runs_of, settle):
     records = [record_of(MSBP, seed) for seed in (0, 1, 4)]
     _, msbp = rows(text_of(runs_of(records), settle))
     assert msbp[4] == "3 of 5"

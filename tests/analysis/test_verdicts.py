@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from msbp.analysis.claim_rules import share_of_gain, share_regained
 from msbp.analysis.claims import region_of
-from msbp.analysis.rules import Setting, share_of_gain, share_regained
 from msbp.analysis.settings import configs
 from msbp.analysis.statistics import Effect, jackknife, log_sd, mean_effect, pooled
-from msbp.analysis.verdicts import LEAST, Region, Word, judge
+from msbp.analysis.verdicts import LEAST, Region, Setting, Word, judge
 from msbp.config import CONF
 
 CLAIMS = configs(Path(CONF), "claim")
@@ -200,7 +200,7 @@ def test_stability_is_decided_as_often_as_it_should_be():
     assert share_of(papers, Word.REPRODUCED) >= 0.8 and share_of(papers, Word.NOT) <= FALSE
 
 
-def test_sbps_deviation_is_decided_as_often_as_it_should_be_with_the_runs_that_the_rule_asks_for():
+def test_sbps_deviation_is_decided_at_the_stated_rate_with_the_runs_that_its_rule_requires():
     config = CLAIMS["sbp_varies"]
     random, n = np.random.default_rng(0), config["least"]
     found = {}

@@ -10,7 +10,7 @@ from numba.core.dispatcher import Dispatcher
 
 import msbp.models.textcnn  # noqa: F401  (loads every layer)
 from msbp import optim, sparse
-from msbp.analysis import benchmarks
+from msbp.analysis import measurements
 from msbp.bench import breakdown, kernel_work
 from msbp.bench.breakdown import replaced
 from msbp.bench.case import BenchOptions
@@ -146,6 +146,6 @@ def test_arguments_have_the_names_of_the_kernel():
 def test_a_breakdown_is_a_result_that_analysis_reads(found):
     about = {"case": "mnist", "sweep": None, "threads": 1, "allocator": "keep", "cpu": "A", "torch": "2"}
     about |= {"blas": "mkl", "commit": "0", "dirty": False, "row": "msbp"}
-    assert benchmarks.checked(about | found)
+    assert measurements.checked(about | found)
     with pytest.raises(ValueError, match="parts sum to"):
-        benchmarks.checked(about | found | {"step_ms": found["step_ms"] + 1})
+        measurements.checked(about | found | {"step_ms": found["step_ms"] + 1})

@@ -96,7 +96,7 @@ def only_new_objects():
 
 
 def live_bytes():
-    """Return the bytes of the tensors that Python can reach and the test made, a gradient's rows once."""
+    """Return the bytes of the tensors that Python can reach and the test created, a gradient's rows once."""
     gc.collect()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -41,7 +41,7 @@ def test_the_given_vectors_are_copied():
     assert VECTORS.any()
 
 
-def test_vectors_are_asked_for_where_they_are_needed():
+def test_an_embedding_by_word_vectors_is_refused_without_any():
     with pytest.raises(
         ValueError, match=r"model\.embedding=static needs word vectors: name them in task\.vectors"
     ):

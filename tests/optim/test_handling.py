@@ -50,7 +50,7 @@ NOTHING_CHANGES = [swap_data, swap_state, load_weights, load_state, replace_grou
 
 @each_optimizer
 @pytest.mark.parametrize("meddle", NOTHING_CHANGES, ids=lambda f: f.__name__)
-def test_equal_tensors_in_other_places_make_no_difference(ours, theirs, meddle):
+def test_equal_tensors_in_other_storage_make_no_difference(ours, theirs, meddle):
     model = network(r=1 / 64)
     twin = copy.deepcopy(model)
     optimizers = ours(model.parameters()), ours(twin.parameters())

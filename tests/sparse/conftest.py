@@ -1,4 +1,4 @@
-"""Every test of the sparse core starts from the same seed and leaves torch's generator as it found it."""
+"""Every test of the sparse core starts from the same seed and restores the state of torch's generator."""
 
 import pytest
 import torch

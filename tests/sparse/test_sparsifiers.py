@@ -20,7 +20,7 @@ each_kind = pytest.mark.parametrize("kind", OTHER_SPARSIFIERS)
 
 @each_kind
 @pytest.mark.parametrize("selection", ["per_example", "unified"])
-def test_g_holds_entries_of_v_at_their_places(kind, selection):
+def test_g_holds_entries_of_v_at_their_positions(kind, selection):
     sparsifier, v = sparsifier_of(kind, selection, True), torch.randn(B, n)
     g = sparsifier(v, k)
     assert g.any() and torch.equal(g[g != 0], v[g != 0])

@@ -104,7 +104,7 @@ def backward(model, x):
 
 @each_network
 @pytest.mark.parametrize("memory", ["shared", "per_slot"])
-def test_memory_travels_with_the_state_dict_where_it_is_asked_for(build, data, keys, memory):
+def test_memory_is_in_the_state_dict_when_requested(build, data, keys, memory):
     model = build()
     plain, other = copy.deepcopy(model), copy.deepcopy(model)
     for network in (model, other):

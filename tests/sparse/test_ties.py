@@ -55,7 +55,7 @@ def test_few_entries_are_all_kept_when_k_exceeds_their_number(dtype):
     assert torch.equal(g, grad)
 
 
-def test_the_smallest_and_the_largest_float32_are_told_apart():
+def test_the_smallest_and_the_largest_float32_are_distinguished():
     tiny, huge = 2.0**-149, 3.4e38
     grad = torch.tensor(
         [[0.0, -tiny, 0.0, 2 * tiny], [huge, -3e38, 2.0**-126, 2.0**-127], [-0.0, 0.0, -tiny, -0.0]]

@@ -51,7 +51,7 @@ def test_an_epoch_holds_every_example_once_and_order_depends_on_seed_and_epoch_a
 
 
 @pytest.mark.parametrize("layout", ["MNIST/raw", "mnist/MNIST/raw"])
-def test_files_are_found_in_both_layouts(tmp_path, layout):
+def test_files_are_read_in_both_layouts(tmp_path, layout):
     shutil.copytree(RAW, tmp_path / layout)
     assert task(tmp_path).find() == tmp_path / layout
 

@@ -118,7 +118,7 @@ def firsts(corpus, split: str) -> list[str]:
         ("wsj_{:04}.mrg", "."),
     ],
 )
-def test_sections_are_found_in_the_usual_layouts(tmp_path, name, folder):
+def test_sections_are_read_in_the_usual_layouts(tmp_path, name, folder):
     wsj(tmp_path, [199, 200, 299, 301, 2200, 2301, 2400], name, folder)
     (tmp_path / "README").write_text("not a tree")
     corpus = treebank(tmp_path)

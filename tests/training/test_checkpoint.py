@@ -42,7 +42,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize(("said", "change"), OTHERS.values(), ids=OTHERS)
-def test_another_runs_checkpoint_is_refused_and_the_difference_said(tmp_path, said, change):
+def test_another_runs_checkpoint_is_refused_with_the_difference(tmp_path, said, change):
     checkpoint(tmp_path).save(STATE)
     with pytest.raises(ValueError, match=r"key\.pt is the checkpoint of another run") as refusal:
         checkpoint(tmp_path, SETTINGS | change).load()
@@ -127,7 +127,7 @@ def test_a_failed_save_leaves_the_one_before(tmp_path, monkeypatch):
     assert (tmp_path / "checkpoints/key.pt").read_bytes() == before
 
 
-def test_half_made_files_never_count(tmp_path):
+def test_partial_files_never_count(tmp_path):
     here = checkpoint(tmp_path)
     here.save(STATE)
     (tmp_path / "checkpoints/.key.pt.x1y2.part").write_bytes(b"half")
@@ -162,7 +162,7 @@ def test_a_finished_checkpoint_that_a_run_went_on_from_is_kept_too(tmp_path):
 
 
 @pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError(), OSError("disk")])
-def test_what_is_no_fault_of_the_file_is_not_told_as_one(tmp_path, error):
+def test_errors_that_are_no_fault_of_the_file_do_not_blame_it(tmp_path, error):
     here = checkpoint(tmp_path)
     here.save(STATE)
 

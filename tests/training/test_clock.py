@@ -4,7 +4,7 @@ from msbp.training.clock import PHASES, Clock
 
 
 class Time:
-    """A time source that moves only when told to."""
+    """A time source that moves only on demand."""
 
     def __init__(self):
         self.at = 100.0

@@ -25,7 +25,7 @@ def test_two_runs_that_meet_both_know_it(tmp_path):
         assert later()
 
 
-def test_a_forced_request_takes_a_place_of_its_own(tmp_path):
+def test_a_forced_request_takes_a_folder_of_its_own(tmp_path):
     with locks.request(tmp_path, "key", again=False) as first:
         with locks.request(tmp_path, "key", again=True) as second:
             with locks.request(tmp_path, "key", again=True) as third:
@@ -57,7 +57,7 @@ def test_an_equal_request_waits_and_says_so(tmp_path, caplog):
 
     class Leave(logging.Handler):
         def emit(self, record):
-            leave.set()  # only once it was said
+            leave.set()  # only after the message
 
     handler = Leave()
     locks.log.addHandler(handler)
@@ -103,7 +103,7 @@ def test_a_failed_run_has_its_reason_in_the_log(tmp_path, caplog):
     assert "no loss at all" in log and "Traceback" in log
 
 
-def test_a_full_disk_is_told_with_the_file_and_without_the_log(tmp_path, monkeypatch, capsys):
+def test_a_full_disk_is_reported_with_the_file_and_without_the_log(tmp_path, monkeypatch, capsys):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 

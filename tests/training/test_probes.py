@@ -104,14 +104,14 @@ def test_watching_changes_no_bit_of_a_run_and_no_second_of_its_clock(tmp_path):
     assert [(seen["step"], seen["epoch"]) for seen in watched.state.watched] == [(0, 0), (3, 1), (6, 2)]
 
 
-def test_a_run_that_goes_on_keeps_the_angles_before_and_skips_what_was_not_asked(tmp_path):
+def test_a_resumed_run_keeps_earlier_angles_and_measures_only_the_requested_ones(tmp_path):
     trained(new_run(SBP), tmp_path, "run", epochs=2, watch=Angle(2))
     run = trained(new_run(SBP), tmp_path, "run", epochs=5, watch=Angle(2))
     assert run.resumed and [seen["epoch"] for seen in run.state.watched] == [0, 2, 4]
     assert all(seen["angle"].keys() == LAYERS for seen in run.state.watched)
 
 
-def test_a_run_that_is_watched_is_a_request_of_its_own():
+def test_a_run_with_a_probe_is_a_request_of_its_own():
     plain, watched = compose(), compose(["watch=angle"])
     assert signature(plain) != signature(watched)
     del plain.trainer.watch

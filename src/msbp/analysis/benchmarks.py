@@ -1,21 +1,19 @@
-"""Results of `python -m src.bench`: their names, files and published form.
+"""Results of `python -m src.bench`: their names, files, published form and tables.
 
 A result is the JSON that the benchmark writes: one case, alone or at the points of a sweep, or the parts of a
 step of one row.
 """
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ..files import json_text, parsed, save
-from ..record import validated
-
-Result = Mapping[str, Any]
+from ..files import json_text, save
+from .measurements import EARLIER_RULE, WHOLE_PASS, Result, breaks_down
+from .render import EMPTY, digits, pipe_table
+from .runs import read_benchmarks
 
 COMPARED = ("bp", "bp_update", "total")
 COMPARISONS = ("vs_torch", "vs_dense")
@@ -23,127 +21,20 @@ FULL_SHARE = 0.97  # of a processor
 # Words of a command that the name of a result has, or that have no effect on times.
 NAMED = ("case=", "sweep=", "threads=", "allocator=", "format=", "paths.", "repetitions=", "breakdown=")
 MAIN_ROW = "msbp"  # whose step a breakdown is of, unless its name has another
-ROUNDING = 1e-5  # milliseconds
-WHOLE_PASS = 2  # the first rule whose BP is the whole backward pass
-
-
-class Stored(BaseModel):
-    """A part of a benchmark's file; fields that analysis does not read are kept."""
-
-    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
-
-
-class SpeedUps(Stored):
-    bp: float
-    bp_update: float
-    total: float
-
-
-class BenchmarkRow(Stored):
-    """Milliseconds of one model's step."""
-
-    name: str
-    forward_ms: float
-    bp_ms: float
-    update_ms: float
-    bp_update_ms: float
-    total_ms: float
-    bp_p10_ms: float
-    bp_p90_ms: float
-    bp_materialised_ms: float | None = None  # by rule 1 of timing
-    bp_gflops: float
-    peak_mib: float | None
-    steps: int
-    k_per_layer: dict[str, int]
-    vs_torch: SpeedUps | None
-    vs_dense: SpeedUps | None
-
-
-class Point(Stored):
-    value: float | str | bool | None
-    rows: list[BenchmarkRow]
-
-
-class Protocol(Stored):
-    """The number of times that the models were built anew; 1 in files of earlier versions, which omit it."""
-
-    repetitions: int = 1
-
-
-class Benchmark(Stored):
-    """One case alone, with rows; a sweep has a key and points instead."""
-
-    case: str
-    sweep: str | None
-    threads: int
-    allocator: str
-    cpu: str
-    torch: str
-    blas: str
-    commit: str
-    dirty: bool
-    settings: str = ""
-    timing_rule: int = Field(default=1, ge=1)
-    protocol: Protocol = Protocol()
-
-
-class Case(Benchmark):
-    rows: list[BenchmarkRow]
-
-
-class Sweep(Benchmark):
-    key: str
-    points: list[Point]
-
-
-class StepPart(Stored):
-    """Milliseconds of a part of a phase, and the bytes and operations that it needs at least."""
-
-    phase: str
-    part: str
-    ms: float = Field(ge=0)
-    bytes: int = Field(ge=0)
-    flops: int = Field(ge=0)
-
-
-class Breakdown(Benchmark):
-    """The parts of a step of one row, and the machine's rates of operations and of memory."""
-
-    row: str
-    steps: int
-    step_ms: float = Field(gt=0)
-    peak_gflops: float = Field(gt=0)
-    peak_gb_s: float = Field(gt=0)
-    parts: list[StepPart] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        """Return the breakdown; ValueError unless the parts sum to the step."""
-        total = sum(part.ms for part in self.parts)
-        if abs(total - self.step_ms) > ROUNDING * (1 + len(self.parts)):
-            raise ValueError(f"parts sum to {total:.5f} ms, and step_ms is {self.step_ms:.5f}")
-        return self
-
-
-def checked(value: Any) -> Result:
-    """Return the value; ValueError unless it has all that readers of a result count on."""
-    if isinstance(value, dict) and breaks_down(value):
-        validated(Breakdown, value)
-    else:
-        swept = isinstance(value, dict) and value.get("sweep")
-        validated(Sweep if swept else Case, value)
-    return value
-
-
-def breaks_down(result: Result) -> bool:
-    """Return whether a result has the parts of a step, and no rows."""
-    return "parts" in result
-
-
-def separated(results: Iterable[Result]) -> tuple[list[Result], list[Result]]:
-    """Return the results with rows, and those with the parts of a step."""
-    every = list(results)
-    return [each for each in every if not breaks_down(each)], [each for each in every if breaks_down(each)]
+TIMES = {"forward_ms": "forward", "bp_ms": "BP", "update_ms": "update", "total_ms": "total"}
+HEADER = [*TIMES.values(), "BP p10-p90", "GFLOP/s", "MiB", "vs torch", "vs dense"]
+LEGEND = """\
+Milliseconds per step, medians; total = data + forward + BP + update.
+GFLOP/s: the dense products of the propagated entries in the backward pass, beyond the processor's rate where
+zeros among them are skipped, as behind a maximum over time.
+MiB: what building the row and its first steps add to resident memory.
+vs: times less than torch (plain torch.nn, fused Adam) and dense (method=baseline): BP, BP + update, total."""
+SUMMARY_LEGEND = (
+    "Medians of a step. vs torch, vs dense: how many times faster BP, BP + update and total are than with\n"
+    "  torch (plain `torch.nn`, fused Adam) and with `method=baseline`."
+)
+NOTHING = "Nothing is measured yet: `python -m src.bench case=mnist`.\n"
+MAIN = ("torch", "dense", "sbp", "msbp")
 
 
 def points(result: Result) -> list[Result]:
@@ -180,16 +71,18 @@ def command(result: Result) -> str:
 
 def remarks(result: Result) -> list[str]:
     """Return the reasons for which a result counts for less."""
-    found = []
+    reasons = []
     if partial := result.get("settings"):
-        found.append(f"a partial benchmark, for {partial}: it is not published, and gives way to a full one")
+        reasons.append(
+            f"a partial benchmark, for {partial}: it is not published, and gives way to a full one"
+        )
     share = min(point["cpu_share"] for point in points(result))
     if share < FULL_SHARE:
-        found.append(
+        reasons.append(
             f"other work took the processor: of the timed seconds the benchmark had {share:.0%}; "
             "repeat it on an idle machine"
         )
-    return found
+    return reasons
 
 
 def settings(words: Iterable[str]) -> str:
@@ -199,41 +92,13 @@ def settings(words: Iterable[str]) -> str:
 
 def write(folder: Path, result: Result) -> list[Path]:
     """Leave the result as JSON and CSV in the folder, under its name; a partial one replaces no full one."""
-    if result.get("settings") and _is_full(folder / f"{name(result)}.json"):
+    kept = read_benchmarks(folder / f"{name(result)}.json", [])
+    if result.get("settings") and not all(each.get("settings") for each in kept):
         return []
     texts = {"json": json_text(result, indent=1), "csv": comma_separated(result)}
     files = {folder / f"{name(result)}.{suffix}": text for suffix, text in texts.items()}
     save(files)
     return list(files)
-
-
-def _is_full(path: Path) -> bool:
-    try:
-        return not checked(parsed(path.read_bytes())).get("settings")
-    except (OSError, ValueError):
-        return False
-
-
-def own(folder: Path, damaged: list[str]) -> list[Result]:
-    """Return the user's results in the folder; files that hold none are added to damaged."""
-    return [result for path in sorted(folder.glob("*.json")) for result in load(path, damaged)]
-
-
-def read(path: Path, damaged: list[str]) -> list[Result]:
-    """Return the published results, a list in a file if there is one; a damaged file is added to damaged."""
-    return load(path, damaged, listed=True) if path.exists() else []
-
-
-def load(path: Path, damaged: list[str], listed: bool = False) -> list[Result]:
-    """Return the result, or list of results, of a file; none where it holds no such thing."""
-    try:
-        value = parsed(path.read_bytes())
-        return [checked(result) for result in (value if listed and isinstance(value, list) else [value])]
-    except OSError as error:
-        damaged.append(f"{path}: {error.strerror}")
-    except ValueError as error:
-        damaged.append(f"{path}: {error}")
-    return []
 
 
 def publish(measured: Path, published: Path, allow_dirty: bool = False) -> list[Result]:
@@ -243,7 +108,7 @@ def publish(measured: Path, published: Path, allow_dirty: bool = False) -> list[
     and where a file of either is damaged.
     """
     damaged: list[str] = []
-    new, old = own(measured, damaged), read(published, damaged)
+    new, old = read_benchmarks(measured, damaged), read_benchmarks(published, damaged)
     if damaged:
         raise ValueError(f"repair or remove first: {'; '.join(damaged)}")
     if not new:
@@ -262,24 +127,109 @@ def publish(measured: Path, published: Path, allow_dirty: bool = False) -> list[
     return ordered
 
 
-def rows(result: Result) -> pd.DataFrame:
-    """Return the rows of every point; nested fields have columns such as `vs_dense_bp`."""
-    parts = []
-    for point in points(result):
-        part = pd.json_normalize(list(point["rows"]), sep="_", max_level=1)
-        part["k"] = [" ".join(map(str, row["k_per_layer"].values())) for row in point["rows"]]
-        parts.append(part.assign(value=point.get("value")))
-    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
-
-
 def comma_separated(result: Result) -> str:
-    """Return unrounded numbers, one row or part a line."""
+    """Return unrounded numbers, one row or part a line; nested fields have columns such as `vs_dense_bp`."""
     if breaks_down(result):
         fields = {key: result[key] for key in ("case", "row", "threads")}
         return pd.DataFrame(result["parts"]).assign(**fields).to_csv(index=False)
     about = ["case", "sweep", "threads", "allocator"]
-    lines = rows(result).assign(**{key: result[key] for key in about})
+    parts = []
+    for point in points(result):
+        part = pd.json_normalize(list(point["rows"]), sep="_", max_level=1)
+        part["k"] = [" ".join(map(str, row["k_per_layer"].values())) for row in point["rows"]]
+        parts.append(part.assign(value=point.get("value"), **{key: result[key] for key in about}))
+    lines = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     ratios = [f"{one}_{time}" for one in COMPARISONS for time in COMPARED]
     nested = [column for column in lines if str(column).startswith((*COMPARISONS, "k_per_layer"))]
     plain = [column for column in lines if column not in {*about, "value", "k", *nested}]
     return lines.reindex(columns=[*about, "value", *plain, "k", *ratios]).to_csv(index=False)
+
+
+def table(result: Result) -> str:
+    """Return the rows of every point for a terminal, and where they were timed."""
+    parts = [row_cells(point["rows"], result) for point in points(result)]
+    if result["sweep"]:
+        for part, point in zip(parts, points(result), strict=True):
+            part.insert(0, result["key"], str(point["value"]))
+    lines = pd.concat(parts) if parts else row_cells([], result)
+    text = pipe_table(lines, 1 + bool(result["sweep"]), "simple")
+    return f"{name(result)}: {platform(result)}\n\n{text}\n\n{LEGEND}"
+
+
+def markdown(results: Iterable[Result], rows: Sequence[str] | None = MAIN) -> str:
+    """Return pipe tables of the cases, then of the sweeps; rows: the names of those to show, None for all."""
+    every = sorted(results, key=lambda result: bool(result["sweep"]))
+    blocks = [
+        f"**{name(result)}**: `{command(result)}` on {platform(result)}\n\n"
+        f"{pipe_table(cells(result, rows), 0 if result['sweep'] else 1)}"
+        for result in every
+    ]
+    return "\n\n".join([*blocks, LEGEND, *rule_notes(every)]) + "\n" if every else NOTHING
+
+
+def summary(results: Iterable[Result]) -> str:
+    """Return one pipe table with MSBP's times and speed-ups in every case."""
+    every, lines = list(results), []
+    cases: dict[str, list[str]] = {}  # by platform
+    for result in every:
+        for row in (row for row in result["rows"] if row["name"] == "msbp"):
+            times = [milliseconds(row, f"{time}_ms", result) for time in COMPARED]
+            lines.append([result["case"], *times, *(ratios(row[one], result) for one in COMPARISONS)])
+            cases.setdefault(platform(result), []).append(result["case"])
+    header = ["MSBP", "BP (ms)", "BP + update (ms)", "total (ms)", "vs torch", "vs dense"]
+    measured = [f"{', '.join(names)}: {where}." for where, names in cases.items()]
+    notes = "\n".join(f"- {note}" for note in (SUMMARY_LEGEND, *measured, *rule_notes(every)))
+    return f"{pipe_table(pd.DataFrame(lines, columns=header))}\n\n{notes}\n" if every else NOTHING
+
+
+def cells(result: Result, rows: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return the rows of a case as text (`rows`: the names of those to show), of a sweep BP by value.
+
+    By the earlier rule of timing a sweep has BP + update instead.
+    """
+    if not result["sweep"]:
+        return row_cells([row for row in result["rows"] if rows is None or row["name"] in rows], result)
+    time, label = ("bp_ms", "BP") if whole_pass(result) else ("bp_update_ms", "BP + update")
+    times = [{row["name"]: digits(row[time]) for row in point["rows"]} for point in points(result)]
+    text = pd.DataFrame(times, [str(point["value"]) for point in points(result)]).fillna("")
+    text = text.rename(columns=lambda row: f"{label} of {row}").rename_axis(f"`{result['key']}`")
+    return text.reset_index()
+
+
+def row_cells(rows: Sequence[Result], result: Result) -> pd.DataFrame:
+    """Return rows of a result as text."""
+    lines = []
+    for row in rows:
+        spread = f"{digits(row['bp_p10_ms'])}-{digits(row['bp_p90_ms'])}" if whole_pass(result) else EMPTY
+        memory = "" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}"
+        times = [milliseconds(row, time, result) for time in TIMES]
+        compared = [ratios(row[one], result) for one in COMPARISONS]
+        lines.append([row["name"], *times, spread, digits(row["bp_gflops"]), memory, *compared])
+    return pd.DataFrame(lines, columns=["row", *HEADER])
+
+
+def platform(result: Result) -> str:
+    """Return the machine and software of a result in words."""
+    threads = f"{result['threads']} thread" + ("s" if result["threads"] > 1 else "")
+    memory = "freed memory kept" if result["allocator"] == "keep" else "freed memory given back"
+    commit = result["commit"][:8] + (" with changes" if result["dirty"] else "")
+    return f"{result['cpu']}, {threads}, {memory}, torch {result['torch']}, {result['blas']}, commit {commit}"
+
+
+def rule_notes(results: Iterable[Result]) -> list[str]:
+    """Return the sentence on hidden times, if any are."""
+    return [] if all(map(whole_pass, results)) else [f"{EARLIER_RULE}."]
+
+
+def milliseconds(row: Result, time: str, result: Result) -> str:
+    """Return a time; a dash for what the earlier rule left out of BP, or added to the update."""
+    hidden = time in ("bp_ms", "update_ms") and not whole_pass(result)
+    return EMPTY if hidden else digits(row[time])
+
+
+def ratios(speedups: Mapping[str, float] | None, result: Result) -> str:
+    """Return the speed-ups over a comparison row, if it was timed; a dash for BP by the earlier rule."""
+    if speedups is None:
+        return ""
+    bp, *others = (f"{digits(speedups[time])}×" for time in COMPARED)
+    return ", ".join([bp if whole_pass(result) else EMPTY, *others])

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from .benchmark_tables import place
-from .benchmarks import Result, command, name
+from .benchmarks import command, name, platform
+from .measurements import Result
 from .render import EMPTY, digits, pipe_table
 
 TITLE = "Where a step goes"
@@ -60,11 +60,10 @@ def table(result: Result) -> str:
 
 
 def pipe(result: Result, style: str) -> str:
-    text = cells(result)
-    return pipe_table(text, ["left"] * NAMES + ["right"] * (len(text.columns) - NAMES), style)
+    return pipe_table(cells(result), NAMES, style)
 
 
 def where(result: Result) -> str:
     """Return the machine, with its rates, in words."""
     rates = f"{digits(result['peak_gflops'])} GFLOP/s and {digits(result['peak_gb_s'])} GB/s at most"
-    return f"{place(result)}; {rates}"
+    return f"{platform(result)}; {rates}"

@@ -10,15 +10,15 @@ import pandas as pd
 from hydra.utils import get_method
 
 from ..files import Fields
+from .claim_rules import Measured
 from .comparisons import questions
-from .forests import drawn
+from .drawing import forest_plot
 from .render import COMMAND, EMPTY, Document, Sheet, bullet
-from .rules import Measured, Setting
 from .runs import Sources
 from .settings import Config
 from .statistics import Effect
 from .tables import Table, fill
-from .verdicts import LEAST, Family, Region, Verdict, Word, counts, effect_of, judge, pool
+from .verdicts import LEAST, Family, Region, Setting, Verdict, Word, counts, effect_of, judge, pool
 
 NAME, CAPTION = "claims", "Claims of the paper, and whether they reproduce here."
 HEADER = ["Claim of the paper", "Here"]
@@ -180,14 +180,14 @@ class Claim:
 
 def document(config: Config, sources: Sources) -> Document:
     """Return text and numbers of all claims; config holds conf/claim, conf/table and conf/figure."""
-    found = claims(config["claims"], config["tables"], config["figures"], sources)
-    rows = [{"claim": claim.name, "word": claim.word.value, **row} for claim in found for row in claim.rows]
-    forests = {claim.name: drawn(claim) for claim in found if claim.measured}
+    every = claims(config["claims"], config["tables"], config["figures"], sources)
+    rows = [{"claim": claim.name, "word": claim.word.value, **row} for claim in every for row in claim.rows]
+    forests = {claim.name: forest_plot(claim) for claim in every if claim.measured}
     beyond = {name: table for name, table in config["tables"].items() if "questions" in table}
     further = [questions(beyond, sources)] if beyond else []
-    sheets = [summary(found), *map(details, found), *further]
+    sheets = [summary(every), *map(details, every), *further]
     numbers = pd.DataFrame(rows).round(6)
-    return Document(config["name"], CAPTION, sheets, numbers, claims=found, forests=forests)
+    return Document(config["name"], CAPTION, sheets, numbers, claims=every, forests=forests)
 
 
 def claims(
@@ -249,22 +249,22 @@ def shown_numbers(claim: Claim, effect: Effect | None, paper: float | None) -> l
     return [None if value is None else claim.unit.shown(value) for value in values]
 
 
-def summary(found: list[Claim]) -> Sheet:
+def summary(claims: Sequence[Claim]) -> Sheet:
     """Return a line for each claim."""
-    lines = [[claim.config["title"], claim.word.value, ""] for claim in found]
+    lines = [[claim.config["title"], claim.word.value, ""] for claim in claims]
     return Sheet(NAME, CAPTION, [pd.DataFrame(lines, columns=[*HEADER, COMMAND])], below=[NOTE], prose=True)
 
 
-def bullets(found: Sequence[Claim]) -> str:
+def bullets(claims: Sequence[Claim]) -> str:
     """Return the decided claims as a Markdown list with their numbers, and how many are open.
 
     A title says what a difference in points is; for ratios and slopes the line says what is measured.
     """
     order = list(Word)
-    known = sorted((c for c in found if c.word != Word.OPEN), key=lambda claim: order.index(claim.word))
+    known = sorted((c for c in claims if c.word != Word.OPEN), key=lambda claim: order.index(claim.word))
     named = {c.name: "" if c.config["unit"] == "points" else f"{c.config['effect']}: " for c in known}
     lines = [f"**{c.word.capitalize()}**: {c.config['title']}. {named[c.name]}{c.short}." for c in known]
-    if count := len(found) - len(known):
+    if count := len(claims) - len(known):
         lines.append(
             f"**Open**: {count} further claims: intervals too wide, too few runs, or no comparable times."
         )

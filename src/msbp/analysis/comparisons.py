@@ -6,19 +6,18 @@ claim of the paper is, and answered yes, no or open.
 
 from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from .plan import missing_commands
 from .render import COMMAND, EMPTY, Document, Sheet
-from .rules import Setting
 from .runs import Sources
 from .settings import Config
 from .statistics import Interval, mean_interval
+from .table_text import count_cell, score_cell, tabulated
 from .tables import Table, fill
-from .verdicts import LEAST, Family, Region, Verdict, Word, judge
+from .verdicts import LEAST, Family, Region, Setting, Verdict, Word, judge
 
 ANSWERS = {Word.REPRODUCED: "yes", Word.NOT: "no", Word.IN_PART: "in part", Word.OPEN: "open"}
 NOT_RUN = ["not run yet", EMPTY, "0", EMPTY]
@@ -32,15 +31,10 @@ NOTE = (
 def document(config: Config, sources: Sources) -> Document:
     """Return the table and its questions; `against` lists the labels that each row is compared with."""
     table = fill(config, sources)
-    has_runs = table.rows.groupby("block").n.sum() > 0
-    titles = table.rows.groupby("block").title.first()
-    shown = table.rows[table.rows.block.isin(has_runs.index[has_runs])]
-    asked = [questions({config["name"]: config}, sources)] if config.get("questions") else []
-    return Document(
-        table.name, table.caption, [sheet(config, table, table.rows), *asked], numbers(config, table),
-        used=table.runs, missing=missing_commands(config, sources), blank=list(titles[~has_runs]),
-        filled=sheet(config, table, shown) if len(shown) else None,
-    )  # fmt: skip
+    missing = missing_commands(config, sources)
+    shown = tabulated(table, lambda rows: sheet(config, table, rows), numbers(config, table), missing)
+    shown.sheets += [questions({config["name"]: config}, sources)] if config.get("questions") else []
+    return shown
 
 
 def sheet(config: Config, table: Table, rows: pd.DataFrame) -> Sheet:
@@ -50,31 +44,29 @@ def sheet(config: Config, table: Table, rows: pd.DataFrame) -> Sheet:
         cells = []
         for row, values in block.iterrows():
             gains = [gain_text(gain(table, number, row, label)) for label in config["against"]]
-            mean = EMPTY if not values.n else f"{values.score_mean:.2f}"
-            spread = f" ± {values.score_sd:.2f}" if values.n > 1 else ""
-            n = str(values.n) if values.n >= values.seeds else f"{values.n} of {values.seeds}"
-            remarks = table.remarks[row, "n"]
-            cells.append([values.label, mean + spread, *gains, n + text.mark(remarks), values[COMMAND]])
+            score = score_cell(values.score_mean, values.score_sd) or EMPTY
+            n = count_cell(values) + text.mark(table.remarks[row, "n"])
+            cells.append([values.label, score, *gains, n, values[COMMAND]])
         first = block.iloc[0]
         header = [first.title, first.header, *(f"minus {label}" for label in config["against"]), "n", COMMAND]
         text.blocks.append(pd.DataFrame(cells, columns=header))
-    text.below = [*config.get("notes", ())]
+    text.below += config.get("notes", ())
     return text
 
 
-def gain(table: Table, block: Any, row: Any, label: str) -> pd.Series:
+def gain(table: Table, block: int, row: int, label: str) -> pd.Series:
     """Return a row's scores less those of the block's row with this label, by common seed."""
     other = row_of(table, block, label)
     both = table.common(other, row) if other != row else pd.DataFrame({row: [], other: []})
     return both[row] - both[other]
 
 
-def row_of(table: Table, block: Any, label: str) -> Any:
+def row_of(table: Table, block: int, label: str) -> int:
     """Return the row of a block with this label; ValueError if it has none."""
     rows = table.rows.index[(table.rows.block == block) & (table.rows.label == label)]
     if len(rows) != 1:
         raise ValueError(f"table {table.name} has no single row {label!r} in each of its blocks")
-    return rows[0]
+    return int(rows[0])
 
 
 def gain_text(gains: pd.Series) -> str:
@@ -88,7 +80,7 @@ def gain_text(gains: pd.Series) -> str:
 
 def numbers(config: Config, table: Table) -> pd.DataFrame:
     """Return scores and differences with their intervals, rounded to six decimals only."""
-    found = []
+    lines = []
     for row, values in table.rows.iterrows():
         line = {"block": values.title, "row": values.label, "n": values.n}
         line |= {"score_mean": values.get("score_mean"), "score_sd": values.get("score_sd")}
@@ -98,8 +90,8 @@ def numbers(config: Config, table: Table) -> pd.DataFrame:
             parts = {part: getattr(interval, part) for part in ("estimate", "low", "high")}
             line |= {f"minus {label}: {part}": number for part, number in parts.items()}
             line |= {f"minus {label}: n": len(gains)}
-        found.append(line | {"signature": values.signature, COMMAND: values[COMMAND]})
-    return pd.DataFrame(found).round(6)
+        lines.append(line | {"signature": values.signature, COMMAND: values[COMMAND]})
+    return pd.DataFrame(lines).round(6)
 
 
 def questions(configs: Mapping[str, Config], sources: Sources) -> Sheet:
@@ -139,13 +131,13 @@ def region_of(question: Config) -> Region:
 
 def settings_of(question: Config, table: Table) -> list[Setting]:
     """Return the difference of each row of `more` to each of `less`, a family for each pair and block."""
-    found = []
+    settings = []
     for block, rows in table.rows.groupby("block"):
         for more, less in product(question["more"], question["less"]):
             gains = gain(table, block, row_of(table, block, more), less)
             name = f"{rows.title.iloc[0]}: {more} minus {less}"
-            found.append(Setting(name, name, "", values=gains, n=len(gains)))
-    return found
+            settings.append(Setting(name, name, "", values=gains, n=len(gains)))
+    return settings
 
 
 def row_of_family(family: Family) -> Iterator[list[str]]:

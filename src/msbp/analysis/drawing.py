@@ -1,13 +1,24 @@
-"""Figures as data, and their images by matplotlib."""
+"""Figures as data with their images by matplotlib, and forest plots of claims as SVG.
+
+A forest plot shows estimates with intervals below each other.
+"""
 
 import io
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import jinja2
+import numpy as np
 import pandas as pd
+
+from ..files import Fields
+
+if TYPE_CHECKING:
+    from .claims import Claim
 
 IMAGES = ("png", "svg")
 # Distinct also with few colours; the first is black, for the baseline.
@@ -17,6 +28,10 @@ STYLE: Any = {
     "font.size": 10, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
     "grid.alpha": 0.3, "legend.frameon": False, "svg.hashsalt": "msbp", "svg.fonttype": "path",
 }  # fmt: skip
+POINTS = ["x", "y", "low", "high", "n"]
+FOREST = Path(__file__).with_name("forest.svg")
+ROW = 22  # pixels of a forest plot
+KEY = "Dotted: edges of the claim; orange: the paper; pale rows do not count."
 
 
 @dataclass(frozen=True)
@@ -28,9 +43,6 @@ class Series:
     colour: int = 0
     style: str = "-"
     names: Sequence[str] = ()  # of the points, written beside them
-
-
-POINTS = ["x", "y", "low", "high", "n"]
 
 
 @dataclass
@@ -114,3 +126,47 @@ def _draw(figure: Figure, axes: Any) -> None:
         axis.set_minor_formatter(NullFormatter())
     axes.set(xlabel=figure.x, ylabel=figure.y, title=figure.title)
     axes.figure.legend(loc="outside right upper", fontsize=9)
+
+
+def forest_plot(claim: "Claim") -> str:
+    """Return the forest plot of a claim as an image of its own, for light and dark pages."""
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    rows = forest_rows(claim)
+    about = {"height": ROW * len(rows) + 28, "title": claim.config["effect"], "step": ROW, "key": KEY}
+    return environment.from_string(FOREST.read_text(encoding="utf-8")).render(rows=rows, **about) + "\n"
+
+
+def forest_rows(claim: "Claim") -> list[Fields]:
+    """Return the estimates with positions in percent of the axis, which spans all that counts, and as text.
+
+    kind: pooled, counted or uncounted. Intervals end with the axis; estimates beyond it have no position.
+    """
+    unit, rows = claim.unit, [row for row in claim.rows if row["n"]]
+    edges = [claim.config[edge] for edge in ("low", "high") if claim.config.get(edge) is not None]
+    counted = [row for row in rows if row["verdict"] != "not counted"] or rows
+    ends = [row[name] for row in counted for name in ("low", "high", "estimate", "paper")]
+    ends = [end for end in [*ends, *edges] if end is not None and np.isfinite(end)]
+    least, width = min(ends), (max(ends) - min(ends)) or 1.0
+
+    def position(value: float | None) -> float | None:
+        if value is None or not np.isfinite(value):
+            return None
+        return round(float(np.clip(4 + 92 * (value - least) / width, 0, 100)), 2)
+
+    def inside(value: float | None) -> float | None:
+        at = position(value)
+        return at if at is not None and 0 < at < 100 else None
+
+    lines = []
+    for row in rows:
+        low, high, dot = position(row["low"]), position(row["high"]), position(row["estimate"])
+        interval = f" ({unit.text(row['low'])} to {unit.text(row['high'])})" if low is not None else ""
+        kind = "pooled" if not row["setting"] else "counted" if row["verdict"] == "counted" else "uncounted"
+        lines.append({
+            "kind": kind, "label": row["setting"] or f"{row['family']}, pooled",
+            "dot": inside(row["estimate"]), "radius": 6 if kind == "pooled" else 4,
+            "low": dot if low is None else low, "high": dot if high is None else high,
+            "paper": inside(row["paper"]), "edges": [position(edge) for edge in edges],
+            "text": f"{unit.text(row['estimate'])}{unit.suffix}{interval}, n = {row['n']}",
+        })  # fmt: skip
+    return lines

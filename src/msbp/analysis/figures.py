@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import pandas as pd
 
-from .benchmark_tables import place
-from .benchmarks import Result, points, whole_pass
+from .benchmarks import platform, points, whole_pass
 from .drawing import POINTS, Figure, Series
 from .grid import SBP, gather, scores
+from .measurements import Result
 from .plan import coverage, missing_commands
 from .render import Document
 from .runs import Sources
@@ -42,8 +41,8 @@ def by_gamma(
     grid = config["grid"]
     figure, runs = Figure(title, "γ (0: SBP)", unit), gather(grid, sources)
     for colour, k in enumerate(grid["sparse"], 1):
-        found = [(gamma, scores(runs, k, gamma)) for gamma in (SBP, *grid["gamma"])]
-        line = points_of((gamma, summarized(values), len(values)) for gamma, values in found)
+        samples = [(gamma, scores(runs, k, gamma)) for gamma in (SBP, *grid["gamma"])]
+        line = points_of((gamma, summarized(values), len(values)) for gamma, values in samples)
         figure.series.append(Series(f"k = {k}", line, colour))
     base = scores(runs)
     figure.levels.append(
@@ -64,7 +63,7 @@ def bp_time(config: Config, sources: Sources) -> Document:
         for colour, name in enumerate(("sbp", "msbp"), 1):
             figure.series.append(Series(name.upper(), timed(result, name), colour, DASHED[name]))
         figure.series.append(Series("baseline (all 500)", timed(result, "dense"), BLACK, ":"))
-        figure.note = f"Measured on {place(result)}."
+        figure.note = f"Measured on {platform(result)}."
         if not whole_pass(result):
             figure.title, figure.y = "Time of the backward pass and update", PASS
     return document(config, sources, figure, measured=result is not None)
@@ -80,15 +79,15 @@ def tradeoff(config: Config, sources: Sources) -> Document:
     if result:
         for name, gamma in (("sbp", SBP), ("msbp", config["gamma"])):
             at = timed(result, name).set_index("x").y
-            found = {k: scores(runs, k, gamma) for k in grid["sparse"] if k in at}
-            line = points_of((at[k], mean_interval(values), len(values)) for k, values in found.items())
-            names = [str(k) for k, values in found.items() if mean_interval(values)]
+            samples = {k: scores(runs, k, gamma) for k in grid["sparse"] if k in at}
+            line = points_of((at[k], mean_interval(values), len(values)) for k, values in samples.items())
+            names = [str(k) for k, values in samples.items() if mean_interval(values)]
             figure.series.append(Series(name.upper(), line, len(figure.series) + 1, DASHED[name], names))
         dense, base = timed(result, "dense"), scores(runs)
         if len(dense):
             level = points_of([(dense.y.iloc[0], mean_interval(base), len(base))])
             figure.series.append(Series("baseline", level, BLACK, ""))
-        figure.note = f"Times measured on {place(result)}."
+        figure.note = f"Times measured on {platform(result)}."
         if not whole_pass(result):
             figure.title, figure.x = f"{figure.title} and update", PASS
     return document(config, sources, figure, used=runs, measured=result is not None)
@@ -105,12 +104,12 @@ def angle(config: Config, sources: Sources) -> Document:
             first = angles.iloc[0]
             colour = colours.setdefault(first.k, len(colours) + 1)
             style = DASHED.get(first.method, "-.")
-            figure.series.append(Series(row.label, over_training(angles), colour, style))
+            line = over_training(angles.total.map(math.degrees), angles.epoch)
+            figure.series.append(Series(row.label, line, colour, style))
             parts.append(angles)
     shown = pd.concat(parts)
     figure.note = comparison(shown)
-    watched = shown[["signature", "seed"]].drop_duplicates()
-    return document(config, sources, figure, used=sources.runs.merge(watched), angles=shown)
+    return document(config, sources, figure, angles=shown)
 
 
 def comparison(angles: pd.DataFrame) -> str:
@@ -145,30 +144,26 @@ def departure(config: Config, sources: Sources) -> Document:
         angles = angles[[("departure" in record) for record in angles.record]]
         for kind, style in (("weight", "-"), ("bias", "--")) if len(angles) else ():
             values = pd.Series([record["departure"][kind] for record in angles.record], angles.index)
-            by_epoch = values.groupby(angles.epoch)
-            line = points_of(
-                (epoch, mean_interval(each) or single(each.iloc[0]), len(each)) for epoch, each in by_epoch
-            )
+            line = over_training(values, angles.epoch)
             figure.series.append(Series(f"{covered.row.label}: {kind}", line, colour, style))
         parts.append(angles)
     shown = pd.concat(parts)
-    watched = shown[["signature", "seed"]].drop_duplicates()
-    return document(config, sources, figure, used=sources.runs.merge(watched), angles=shown)
+    return document(config, sources, figure, angles=shown)
 
 
-def over_training(angles: pd.DataFrame, part: str = "total") -> pd.DataFrame:
-    """Return the points of the mean over seeds at each epoch, in degrees."""
-    by_epoch = angles[part].map(math.degrees).groupby(angles.epoch)
+def over_training(values: pd.Series, epochs: pd.Series) -> pd.DataFrame:
+    """Return the points of the mean over seeds at each epoch."""
     return points_of(
-        (epoch, mean_interval(values) or single(values.iloc[0]), len(values)) for epoch, values in by_epoch
+        (epoch, mean_interval(each) or single(each.iloc[0]), len(each))
+        for epoch, each in values.groupby(epochs)
     )
 
 
 def swept(config: Config, sources: Sources) -> Result | None:
     """Return the first benchmark that the config lists."""
     listed = config["benchmarks"][0]
-    found = (r for r in sources.benchmarks if (r["case"], r["sweep"]) == (listed["case"], listed["sweep"]))
-    return next(found, None)
+    key = listed["case"], listed["sweep"]
+    return next((result for result in sources.benchmarks if (result["case"], result["sweep"]) == key), None)
 
 
 def timed(result: Result, name: str) -> pd.DataFrame:
@@ -188,9 +183,9 @@ def timed(result: Result, name: str) -> pd.DataFrame:
     return pd.DataFrame(line, columns=POINTS)
 
 
-def points_of(found: Iterable[tuple[float, Interval | None, int]]) -> pd.DataFrame:
+def points_of(intervals: Iterable[tuple[float, Interval | None, int]]) -> pd.DataFrame:
     """Return points from x, the interval of y and the number of runs; those without one are left out."""
-    rows = [(x, each.estimate, each.low, each.high, n) for x, each, n in found if each]
+    rows = [(x, each.estimate, each.low, each.high, n) for x, each, n in intervals if each]
     return pd.DataFrame(rows, columns=POINTS)
 
 
@@ -199,8 +194,20 @@ def single(value: float) -> Interval:
     return Interval(value, math.nan, math.nan)
 
 
-def document(config: Config, sources: Sources, figure: Figure, **shown: Any) -> Document:
-    missing = missing_commands(config, sources)
+def document(
+    config: Config,
+    sources: Sources,
+    figure: Figure,
+    used: pd.DataFrame | None = None,
+    angles: pd.DataFrame | None = None,
+    measured: bool = False,
+) -> Document:
+    """Return the document of a figure; of one of angles, with the runs in which they were measured."""
+    none = pd.DataFrame()
+    if angles is not None:
+        used = sources.runs.merge(angles[["signature", "seed"]].drop_duplicates())
     return Document(
-        config["name"], config["caption"], numbers=figure.numbers(), figure=figure, missing=missing, **shown
-    )
+        config["name"], config["caption"], numbers=figure.numbers(), figure=figure, measured=measured,
+        missing=missing_commands(config, sources), used=none if used is None else used,
+        angles=none if angles is None else angles,
+    )  # fmt: skip

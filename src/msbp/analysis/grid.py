@@ -37,15 +37,15 @@ def gather(grid: Config, sources: Sources) -> pd.DataFrame:
     """Return the runs of a grid of conf/grid with their k and γ; the baseline's are at k = 0, γ = -1."""
     parts = []
     for (k, gamma), row in cells(grid).items():
-        place = {"k": 0, "gamma": BASELINE} if k is None else {"k": k, "gamma": gamma}
-        parts.append(sources.runs_of(row.overrides).assign(**place))
+        key = {"k": 0, "gamma": BASELINE} if k is None else {"k": k, "gamma": gamma}
+        parts.append(sources.runs_of(row.overrides).assign(**key))
     return pd.concat(parts, ignore_index=True)
 
 
 def scores(runs: pd.DataFrame, k: int = 0, gamma: float = BASELINE) -> pd.Series:
     """Return the scores at one k and γ by seed."""
-    found = runs.test[(runs.k == k) & (runs.gamma == gamma)]
-    return found.set_axis(runs.seed[found.index]).sort_index()
+    values = runs.test[(runs.k == k) & (runs.gamma == gamma)]
+    return values.set_axis(runs.seed[values.index]).sort_index()
 
 
 @dataclass(frozen=True)

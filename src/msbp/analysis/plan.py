@@ -34,13 +34,13 @@ def coverage(config: Config, sources: Sources) -> list[Coverage]:
     """Return for every row, or every cell of the grid, which runs (or runs with angles) are on record."""
     seeds_of: Callable[[Sequence[str]], pd.DataFrame]
     seeds_of = sources.angles_of if config.get("shows") == "angles" else sources.runs_of
-    found = []
+    covered = []
     for row in rows_of(config):
         runs = sources.runs_of(row.overrides)
         present = sorted(set(seeds_of(row.overrides).seed))
         known = sources.settle(row.overrides) is not None
-        found.append(Coverage(row, known, tuple(present), tuple(runs.seed[runs.times_comparable])))
-    return found
+        covered.append(Coverage(row, known, tuple(present), tuple(runs.seed[runs.times_comparable])))
+    return covered
 
 
 @dataclass(frozen=True)
@@ -125,16 +125,16 @@ def jobs(configs: Iterable[Config], sources: Sources, where: Sequence[str] = ())
     First those that need the machine to themselves. Seed by seed, so that the rows of a block take turns, and
     what makes the machine slow for a while meets all alike.
     """
-    found: dict[str, Job] = {}
+    by_key: dict[str, Job] = {}
     for config in configs:
         for job in (*runs(coverage(config, sources), sources, where), *benchmarks(config, sources)):
-            if job.key not in found or job.alone:
-                found[job.key] = job
-    return sorted(found.values(), key=lambda job: not job.alone)
+            if job.key not in by_key or job.alone:
+                by_key[job.key] = job
+    return sorted(by_key.values(), key=lambda job: not job.alone)
 
 
 def runs(rows: Sequence[Coverage], sources: Sources, where: Sequence[str]) -> Iterable[Job]:
-    """Block by block; a run that has a score but no times is run again where its times are wanted."""
+    """Yield the missing runs block by block; a run without the times that its table shows is run again."""
     for block in dict.fromkeys(row.row.block for row in rows):
         inside = [row for row in rows if row.row.block == block and row.known]
         for seed in range(max((row.row.seeds for row in inside), default=0)):

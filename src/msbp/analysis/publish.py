@@ -9,13 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ..files import Fields, json_text, save
-from . import benchmark_tables, benchmarks, breakdown_tables
+from . import benchmarks, breakdown_tables
 from .claims import bullets
 from .comparisons import answered
 from .render import MARKDOWN, Document, bullet, files, markdown, wrapped
@@ -53,7 +52,7 @@ class Change:
     def lines(self) -> Iterator[str]:
         """Yield the counts, then a line for each replacement."""
         yield f"{len(self.added)} added, {len(self.replaced)} replaced, {len(self.kept)} kept as they were"
-        yield from (f"replaced {exchange(row)}" for row in self.replaced.itertuples())
+        yield from (f"replaced {exchange(row)}" for _, row in self.replaced.iterrows())
 
 
 def publish(
@@ -66,7 +65,7 @@ def publish(
     if missing := [each.name for each in documents if each.used.empty]:
         raise ValueError(f"no runs of {', '.join(missing)} on record; python -m src.report lists what to run")
     chosen = pd.concat([each.used for each in documents]).drop_duplicates(KEY)  # rows share runs
-    for run in chosen.itertuples():
+    for _, run in chosen.iterrows():
         refuse_unfit(run, allow_dirty)
     chosen["record"] = chosen.record.map(without_paths)
     damaged: list[str] = []
@@ -111,7 +110,7 @@ def publish_angles(document: Document, path: Path) -> int:
 
 
 def without_paths(value: object) -> object:
-    """Return the value without what names places of one machine: config.paths and absolute paths."""
+    """Return the value without the paths of one machine: config.paths and absolute ones."""
     if isinstance(value, dict):
         kept = {name: part for name, part in value.items() if name != "paths" and not is_path(part)}
         return {name: without_paths(part) for name, part in kept.items()}
@@ -125,22 +124,22 @@ def is_path(value: object) -> bool:
 
 
 def mixing(change: Change) -> str:
-    exchanges = "; ".join(exchange(row) for row in change.mixed.itertuples())
+    exchanges = "; ".join(exchange(row) for _, row in change.mixed.iterrows())
     return (
         f"would mix commits within a row, of which other seeds stay: {exchanges}. Run the row's other seeds "
         "with this commit, too, and publish all of it; or replace these all the same with replace=true"
     )
 
 
-def exchange(row: Any) -> str:
+def exchange(row: pd.Series) -> str:
     named = f"{row.task_old} {row.method_old} seed {row.seed} ({row.signature})"
     return f"{named}: commit {row.commit_old[:8]} by {row.commit_new[:8]}"
 
 
-def refuse_unfit(run: Any, allow_dirty: bool) -> None:
+def refuse_unfit(run: pd.Series, allow_dirty: bool) -> None:
     """Raise ValueError for a run that must not be published."""
     named = f"{run.task} {run.method} seed {run.seed} ({run.signature})"
-    if run.sample == "tiny":
+    if run["sample"] == "tiny":  # run.sample is a method of pandas
         raise ValueError(f"{named} ran on a tiny synthetic sample: trials are never published")
     if (run.dirty or run.commit == "unknown") and not allow_dirty:
         raise ValueError(
@@ -180,13 +179,13 @@ def contents(
         texts |= {folder / f"{name}.{suffix}": text for suffix, text in files(render(name), draw).items()}
     measured = sources.benchmarks
     if measured or sources.breakdowns:
-        cases = benchmark_tables.markdown(measured, rows=None)
+        cases = benchmarks.markdown(measured, rows=None)
         texts[folder / "bench.md"] = cases + breakdown_tables.section(sources.breakdowns)
 
     def part(name: str, page: Path) -> str:
         if name == "bench":
             alone = (run for run in measured if benchmarks.name(run) == run["case"])
-            return benchmark_tables.summary(alone)
+            return benchmarks.summary(alone)
         if name == VERDICTS:
             return bullets(render(CLAIMS).claims)
         if name == BEYOND:
@@ -217,7 +216,7 @@ def shown(document: Document, folder: str) -> str:
 
 def shown_in(text: str, part: Callable[[str], str]) -> str:
     """Return the text with the part of that name between every `table: NAME` and `end of table`."""
-    return SHOWN.sub(lambda found: f"{found[1]}{part(found[2])}{found[3]}", text)
+    return SHOWN.sub(lambda match: f"{match[1]}{part(match[2])}{match[3]}", text)
 
 
 def stale(files: Mapping[Path, str | bytes]) -> list[Path]:

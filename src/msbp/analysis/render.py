@@ -5,13 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from string import Template
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from .drawing import IMAGES, Figure, images
 from .settings import together
+
+if TYPE_CHECKING:
+    from .claims import Claim
 
 EMPTY, COMMAND = "–", "command"
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -80,15 +83,15 @@ class Sheet:
 
     def commands(self) -> list[tuple[str, str]]:
         """Return the commands of all rows, each once and after its block's title; methods of a row in one."""
-        found: dict[str, str] = {}
+        titles: dict[str, str] = {}
         for block in self.blocks:
             lines: list[str] = []
             for command in dict.fromkeys(filter(None, block[COMMAND])):
                 one = together([lines[-1], command]) if lines and "&&" not in lines[-1] + command else "&&"
                 lines = [*lines, command] if "&&" in one else [*lines[:-1], one]
             for line in lines:
-                found.setdefault(line, str(block.columns[0]))
-        return [(title, command) for command, title in found.items()]
+                titles.setdefault(line, str(block.columns[0]))
+        return [(title, command) for command, title in titles.items()]
 
 
 @dataclass
@@ -111,7 +114,7 @@ class Document:
     filled: Sheet | None = None
     figure: Figure | None = None
     measured: bool = False
-    claims: Sequence[Any] = ()
+    claims: Sequence["Claim"] = ()
     forests: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -172,10 +175,9 @@ def markdown(sheet: Sheet) -> str:
             rows.append([cell.translate(MARKDOWN) for cell in cells])
         before = block.columns
     text = pd.DataFrame(rows, columns=[head.translate(MARKDOWN) for head in sheet.blocks[0].columns[:-1]])
-    sides = ["left", *["left" if sheet.prose else "right"] * (text.shape[1] - 1)]
-    shown = np.flatnonzero((text != "").any())
+    text = text.loc[:, (text != "").any().to_numpy()]
     notes = "\n".join(bullet(note.translate(MARKDOWN)) for note in sheet.sentences())
-    table = pipe_table(text.iloc[:, shown], [sides[i] for i in shown])
+    table = pipe_table(text, text.shape[1] if sheet.prose else 1)
     return "\n\n".join(filter(None, [table, notes, folded(sheet.commands())])) + "\n"
 
 
@@ -200,8 +202,9 @@ def folded(commands: Sequence[tuple[str, str]]) -> str:
     return f"<details><summary>Commands</summary>\n\n```bash\n{code}\n```\n\n</details>" if code else ""
 
 
-def pipe_table(text: pd.DataFrame, sides: Sequence[str], style: str = "pipe") -> str:
-    """Return cells as they are, each column flush left or right."""
+def pipe_table(text: pd.DataFrame, names: int = 1, style: str = "pipe") -> str:
+    """Return cells as they are: columns of names, the first ones, flush left, those of numbers right."""
+    sides = ["left"] * names + ["right"] * (text.shape[1] - names)
     return text.to_markdown(index=False, tablefmt=style, colalign=sides, disable_numparse=True)
 
 

@@ -1,32 +1,45 @@
-"""The report: a summary for the terminal, one document in full, and all of them as one HTML page."""
+"""The report: a summary for the terminal, one document in full, all of them as one HTML page.
+
+Runs that no table shows have a table of their own, and a line of the summary for each setting.
+"""
 
 import base64
 import shlex
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 import jinja2
 import pandas as pd
+from hydra.errors import HydraException
 from hydra.utils import get_method
 from rich.console import Console
 from rich.progress import track
 
-from . import benchmark_tables, benchmarks, bounds, breakdown_tables
+from ..files import Fields
+from ..record import counts, different, flat, settings, signature
+from . import benchmarks, breakdown_tables, theory
 from .claims import Claim
-from .forests import forest_rows
-from .headline import LEGEND
+from .drawing import forest_rows
+from .measurements import Result, breaks_down
 from .render import Document, markdown, pipe_table, renderings
 from .runs import Sources
-from .settings import Config
+from .settings import SECONDS, Compose, Config
+from .table_text import LEGEND, document_of
+from .tables import filled
 from .verdicts import Word
 
 TEMPLATE = Path(__file__).with_name("page.html")
 ROWS = "msbp.analysis.table_text.document"
 FIRST, PICTURE = "headline", "tradeoff"
 WIDTH, HEIGHT = 100, 30  # of the summary on a terminal
+SCORES = {"accuracy": "Acc (%)", "uas": "UAS (%)", "bleu": "Test BLEU"}
+BASELINE = "baseline"
+GROUPS = "task", "method", "model"
+SHOWN = 6  # keys of a line, for which one of the terminal has room
 Item = TypeVar("Item")
 
 
@@ -63,8 +76,8 @@ def in_full(document: Document, where: Sequence[str]) -> str:
 
 def reproduce(document: Document, where: Sequence[str]) -> str:
     """Return the command that runs what the document lacks."""
-    if document.missing == [bounds.RUN]:
-        return bounds.RUN
+    if document.missing == [theory.RUN]:
+        return theory.RUN
     kind = "figure" if document.figure else "table"
     return shlex.join(["python", "scripts/reproduce.py", f"{kind}={document.name}", *where])
 
@@ -78,8 +91,8 @@ def summary(documents: Sequence[Document], others: Sequence[str], where: Sequenc
     headline = next((each for each in documents if each.name == FIRST), None)
     if headline and headline.filled:
         lines += plain_table(headline.filled.blocks)
-        found = [note for note in headline.filled.below if note != LEGEND]
-        lines += [line for note in found for line in wrapped(note)] + [""]
+        notes = [note for note in headline.filled.below if note != LEGEND]
+        lines += [line for note in notes for line in wrapped(note)] + [""]
     lines += verdict_lines([claim for each in documents for claim in each.claims])
     if lacking := [each.name for each in documents if each.missing and each.name != FIRST]:
         command = shlex.join(["python", "scripts/reproduce.py", "all", *where])
@@ -100,7 +113,7 @@ def plain_table(blocks: Sequence[pd.DataFrame]) -> list[str]:
         rows += [[f"{block.columns[0]}:", *[""] * (block.shape[1] - 2)]] if block is not blocks[0] else []
         rows += block.iloc[:, :-1].to_numpy().tolist()
     cells = pd.DataFrame(rows, columns=blocks[0].columns[:-1])
-    return pipe_table(cells, ["left", *["right"] * (cells.shape[1] - 1)], "plain").splitlines()
+    return pipe_table(cells, style="plain").splitlines()
 
 
 def verdict_lines(claims: Sequence[Claim]) -> Iterator[str]:
@@ -121,12 +134,10 @@ def page(documents: Iterable[Document], sources: Sources) -> str:
     """Return the page, which needs no network: figures are within, tables have the cells of Markdown."""
     every = list(documents)
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {
-        "image": image, "compact": compact, "forest": forest_rows,
-    }  # fmt: skip
+    environment.filters |= {"image": image, "compact": compact, "forest": forest_rows}
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     runs = sources.runs
-    places = runs.cpu + ", torch " + runs.torch + ", commit " + runs.commit.str[:8] if len(runs) else []
+    platforms = runs.cpu + ", torch " + runs.torch + ", commit " + runs.commit.str[:8] if len(runs) else []
     return template.render(
         headline=next((each for each in every if each.name == FIRST), None),
         picture=next((each for each in every if each.name == PICTURE), None),
@@ -134,9 +145,9 @@ def page(documents: Iterable[Document], sources: Sources) -> str:
         tables=[each for each in every if each.sheets and not each.claims],
         figures=[each for each in every if each.figure],
         benchmarks=list(map(benchmark, [*sources.benchmarks, *sources.breakdowns])),
-        legend=[*benchmark_tables.LEGEND.splitlines(), *benchmark_tables.rule_notes(sources.benchmarks)],
+        legend=[*benchmarks.LEGEND.splitlines(), *benchmarks.rule_notes(sources.benchmarks)],
         runs=len(runs),
-        places=sorted(set(places)),
+        platforms=sorted(set(platforms)),
     )
 
 
@@ -151,10 +162,111 @@ def compact(block: pd.DataFrame) -> pd.DataFrame:
     return cells.loc[:, (cells != "").any().to_numpy()]
 
 
-def benchmark(result: benchmarks.Result) -> tuple[str, str, pd.DataFrame]:
+def benchmark(result: Result) -> tuple[str, str, pd.DataFrame]:
     """Return name and machine, command and cells of a benchmark."""
-    cells = benchmark_tables.sweep_cells if result["sweep"] else benchmark_tables.case_cells
-    if benchmarks.breaks_down(result):
-        cells = breakdown_tables.cells
-    title = f"{benchmarks.name(result)}: {benchmark_tables.place(result)}"
-    return title, benchmarks.command(result), cells(result)
+    title = f"{benchmarks.name(result)}: {benchmarks.platform(result)}"
+    cells = (breakdown_tables if breaks_down(result) else benchmarks).cells(result)
+    return title, benchmarks.command(result), cells
+
+
+def unused(runs: pd.DataFrame, documents: Iterable[Document]) -> pd.DataFrame:
+    """Return the runs that none of the documents shows."""
+    used = {signature for each in documents if len(each.used) for signature in each.used.signature}
+    return runs[~runs.signature.isin(used)]
+
+
+def other(runs: pd.DataFrame, documents: Iterable[Document]) -> list[Document]:
+    """Return at most one table of the runs that no document shows.
+
+    It has a block for each configuration that methods share, and in it a row for each setting.
+    """
+    rest = unused(runs, documents)
+    if rest.empty:
+        return []
+    shared = rest.config.map(lambda config: signature({k: v for k, v in config.items() if k != "method"}))
+    titles = block_titles(rest, shared)
+    numbers = {title: number for number, title in enumerate(sorted(titles.values()))}
+    rows = [
+        {**row, "block": numbers[title]}
+        for key, title in sorted(titles.items(), key=lambda item: item[1])
+        for row in block_rows(rest[shared == key], title)
+    ]
+    columns = [*SECONDS, "score"]
+    return [document_of(filled("other", "Runs of other settings.", columns, pd.DataFrame(rows), rest))]
+
+
+def block_rows(runs: pd.DataFrame, title: str) -> list[Fields]:
+    """Return a row for each setting, the baseline first, and empty where there is none."""
+    first = [part.iloc[0] for _, part in runs.groupby("signature", sort=False)]
+    alike = [run.config["method"] for run in first]
+    first.sort(key=lambda run: (run.method != BASELINE, label(run, alike)))
+    about = {"title": title, "task": first[0].task, "seeds": 1}
+    about["header"] = SCORES.get(first[0].metric) or first[0].metric
+    rows = [
+        {**about, "label": label(run, alike), **run[["method", "signature", "r", "gamma", "hidden"]]}
+        for run in first
+    ]
+    if rows[0]["method"] != BASELINE:
+        rows.insert(0, {**about, "label": BASELINE, "method": BASELINE, "signature": ""})
+    return rows
+
+
+def block_titles(runs: pd.DataFrame, shared: pd.Series) -> dict[str, str]:
+    """Return a title for each configuration, with the keys that differ where the rest would be the same."""
+    first = {key: part.iloc[0] for key, part in runs.groupby(shared)}
+    bare = {key: title(run) for key, run in first.items()}
+    configs = {key: dict(flat(run.config)) for key, run in first.items()}
+    titles = {}
+    for key, own in configs.items():
+        alike = [configs[other] for other, name in bare.items() if name == bare[key]]
+        keys = [name for name in own if name.split(".")[0] != "method" and counts(name, own[name])]
+        apart = [name for name in keys if any(config.get(name) != own[name] for config in alike)]
+        titles[key] = ", ".join([bare[key], *(f"{name}={own[name]}" for name in apart)])
+    return titles
+
+
+def title(run: pd.Series) -> str:
+    sample = " on its tiny synthetic sample" if run["sample"] == "tiny" else ""
+    epochs = len(run.history)
+    width = "" if pd.isna(run.hidden) else f"h={int(run.hidden)}, "
+    return f"{run.task}{sample} ({width}{epochs} epoch{'s' * (epochs != 1)})"
+
+
+def label(run: pd.Series, alike: Sequence[dict]) -> str:
+    """Return the method with r and γ, and the keys in which it differs from another row of that method."""
+    own = run.config["method"]
+    same = [method for method in alike if method.get("name") == own.get("name")]
+    varied = [key for key in own if any(method.get(key) != own[key] for method in same)]
+    letters = [f"{name}={run[key]:g}" for name, key in (("r", "r"), ("γ", "gamma")) if not pd.isna(run[key])]
+    words = letters + [f"{key}={own[key]}" for key in varied if key not in ("r", "gamma")]
+    return run.method + (f" ({', '.join(words)})" if words else "")
+
+
+def listed(runs: pd.DataFrame, compose: Compose) -> Iterator[str]:
+    """Yield a line for each setting: task, method, the keys off their default, the score, the seeds."""
+    usual = cache(lambda *choice: default_settings(choice, compose))
+    settings_of = [part for _, part in runs.groupby("signature", sort=False)]
+    for part in sorted(settings_of, key=lambda part: (*part.iloc[0][["task", "method", "started_at"]],)):
+        run = part.iloc[0]
+        choice = run.task, run.method
+        model = [run.model] * (usual(*choice) != usual(*choice, run.model))
+        differ = [*(f"model={name}" for name in model), *overrides(run, usual(*choice, *model))]
+        seeds = ", ".join(map(str, sorted(part.seed)))
+        score = f"test {run.metric} {part.test.mean():.2f}"
+        yield f"{' '.join([run.task, run.method, *differ])}: {score} (seed {seeds})"
+
+
+def default_settings(choice: Sequence[str], compose: Compose) -> Fields | None:
+    """Return the configuration of a task and a method as written; None where they do not exist any more."""
+    try:
+        return settings(compose([f"{group}={name}" for group, name in zip(GROUPS, choice, strict=False)]))
+    except HydraException:
+        return None
+
+
+def overrides(run: pd.Series, usual: Fields | None) -> list[str]:
+    if usual is None:
+        return [f"signature {run.signature}"]
+    values = dict(flat(run.config))
+    keys = [line.partition(":")[0] for line in different(usual, run.config)]
+    return [f"{key}={values.get(key)}" for key in keys[:SHOWN]] + ["…"] * (len(keys) > SHOWN)

@@ -21,20 +21,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
-from pydantic import BaseModel, ConfigDict, Field
 
 from ..files import Fields, parsed
 from ..record import ANGLES, NAME, Model, Record, validated
-from . import benchmarks, checks
-from .benchmarks import Result
+from .measurements import (
+    BENCHMARKS,
+    DIVERGED,
+    RECORDS,
+    THEORY,
+    Angle,
+    DivergedRun,
+    Result,
+    Theory,
+    checked,
+    separated,
+)
 from .settings import Config, Settle
 
 if TYPE_CHECKING:
     from .tables import Table
 
 log = logging.getLogger(__name__)
-RECORDS, BENCHMARKS = "records.jsonl", "bench.json"
-DIVERGED = "diverged.json"  # in the folder of a run that did, in place of a record
 # Seconds depend on these besides the setting; the values are their names in remarks.
 PLATFORM = {
     "machine": "machine", "device": "device", "threads": "thread count", "commit": "commit",
@@ -53,45 +60,6 @@ DTYPES: dict[str, type] = dict.fromkeys(FLOATS, float) | {
 }
 
 
-class DivergedRun(BaseModel):
-    """A run that ended without a record, because its numbers were not finite."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
-    signature: str
-    seed: int
-    epoch: int
-    step: int
-    reason: str
-
-
-class AngleConfig(BaseModel):
-    """The run in which an angle was measured."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
-    signature: str
-    seed: int
-    method: str
-
-
-class AngleParts(BaseModel):
-    """Angles in radians, by module and together; those of single modules are extra fields."""
-
-    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
-    total: float
-    hidden: float
-
-
-class Angle(BaseModel):
-    """One measurement of the gradient estimation angle, a line of `angles.jsonl`."""
-
-    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
-    config: AngleConfig
-    k: int
-    step: int = Field(ge=0)
-    epoch: float
-    angle: AngleParts
-
-
 Groups = Mapping[str, pd.DataFrame]
 ANGLE_KEY = ["signature", "seed", "step"]
 ANGLE_COLUMNS = (*ANGLE_KEY, "method", "k", "epoch", "total", "hidden", "record")
@@ -101,9 +69,8 @@ ANGLE_COLUMNS = (*ANGLE_KEY, "method", "k", "epoch", "total", "hidden", "record"
 class Sources:
     """All measurements, either a user's own or the published ones, never a mixture of both.
 
-    theory: the checks of the paper's bounds, where they were computed. diverged: the runs that did.
+    theory: the checks of the paper's bounds, where they were computed. diverged: runs without a record.
     breakdowns: the parts of a step, by benchmark.
-
     where: overrides with which commands leave more here. damaged: a sentence for each unreadable file.
     """
 
@@ -153,9 +120,9 @@ def own(outputs: Path, published: Path, settle: Settle, where: Sequence[str] = (
     damaged: list[str] = []
     others = published.resolve()
     files = [path for path in sorted(outputs.rglob(ANGLES)) if others not in path.resolve().parents]
-    measured, broken_down = benchmarks.separated(benchmarks.own(outputs / "bench", damaged))
+    measured, broken_down = separated(read_benchmarks(outputs / "bench", damaged))
     runs, angles = read_runs(outputs, damaged), read_angles(files, damaged)
-    theory = checks.read_theory(outputs / checks.NAME, damaged)
+    theory = read_theory(outputs / THEORY, damaged)
     diverged = read_diverged(outputs, damaged)
     return Sources(runs, settle, measured, angles, where, damaged, theory, diverged, broken_down)
 
@@ -164,8 +131,8 @@ def published(folder: Path, settle: Settle) -> Sources:
     """Return what the project publishes."""
     damaged: list[str] = []
     runs, angles = read_runs(folder / RECORDS, damaged), read_angles([folder / ANGLES], damaged)
-    measured, broken_down = benchmarks.separated(benchmarks.read(folder / BENCHMARKS, damaged))
-    theory = checks.read_theory(folder / checks.NAME, damaged)
+    measured, broken_down = separated(read_benchmarks(folder / BENCHMARKS, damaged))
+    theory = read_theory(folder / THEORY, damaged)
     return Sources(runs, settle, measured, angles, (), damaged, theory, breakdowns=broken_down)
 
 
@@ -276,3 +243,22 @@ def validated_each(
             yield source, value, validated(model, value)
         except ValueError as error:
             damaged.append(f"{source}: {prefix}{error}")
+
+
+def read_theory(path: Path, damaged: list[str]) -> Fields | None:
+    """Return the checks in a file, if there is one; a damaged file is added to damaged."""
+    texts = contents([path] if path.exists() else [], damaged)
+    return next((value for _, value, _ in validated_each(Theory, texts, damaged)), None)
+
+
+def read_benchmarks(path: Path, damaged: list[str]) -> list[Result]:
+    """Return the results of a folder, a file each, or of a file, which may hold a list of them."""
+    listed = not path.is_dir()
+    results: list[Result] = []
+    for source, text in contents([path] * path.exists() if listed else sorted(path.glob("*.json")), damaged):
+        try:
+            value = parsed(text)
+            results += [checked(each) for each in (value if listed and isinstance(value, list) else [value])]
+        except ValueError as error:
+            damaged.append(f"{source}: {error}")
+    return results

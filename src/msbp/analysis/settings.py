@@ -1,6 +1,6 @@
 """Configuration of tables, figures and claims: the rows that they list, and the settings those rows request.
 
-A setting is what a row asks for: its overrides, composed as `python -m src.train` composes them, and known by
+A setting is what a row requests: its overrides, composed as `python -m src.train` composes them, and known by
 their signature. Nothing here looks at results.
 """
 
@@ -74,16 +74,16 @@ class SettingStore:
 
     def __init__(self, path: Path, conf: Path) -> None:
         self.path, self.digest = path, digest_of(conf)
-        self.found: dict[tuple[str, ...], Setting] = {}
+        self.settings: dict[tuple[str, ...], Setting] = {}
         with suppress(OSError, ValueError, TypeError):  # a damaged line ends what is used of the file
             digest, *lines = path.read_text("utf-8").splitlines()
             for overrides, setting in map(json.loads, lines if digest == self.digest else ()):
-                self.found[tuple(overrides)] = Setting(**setting)
+                self.settings[tuple(overrides)] = Setting(**setting)
 
     def add(self, overrides: tuple[str, ...], setting: Setting) -> None:
         """Keep a setting, also for later programs where the file can be written."""
-        new = not self.found
-        self.found[overrides] = setting
+        new = not self.settings
+        self.settings[overrides] = setting
         with suppress(OSError):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("w" if new else "a", encoding="utf-8") as file:
@@ -94,9 +94,8 @@ def digest_of(conf: Path) -> str:
     """Return 16 hex digits over all that the signature of some overrides depends on."""
     files = [*sorted(conf.rglob("*.yaml")), Path(record.__file__), Path(__file__)]
     parts = [f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}" for path in files]
-    return hashlib.sha256(" ".join([hydra.__version__, omegaconf.__version__, *parts]).encode()).hexdigest()[
-        :16
-    ]
+    every = " ".join([hydra.__version__, omegaconf.__version__, *parts])
+    return hashlib.sha256(every.encode()).hexdigest()[:16]
 
 
 def settings_from(conf: Path, compose: Compose, store: Path | None = None) -> Settle:
@@ -113,8 +112,8 @@ def settings_from(conf: Path, compose: Compose, store: Path | None = None) -> Se
         task = overrides[0].removeprefix("task=")
         if not (conf / "task" / f"{task}.yaml").is_file():
             return None
-        if stored and overrides in stored.found:
-            return stored.found[overrides]
+        if stored and overrides in stored.settings:
+            return stored.settings[overrides]
         setting = composed_setting(overrides)
         if stored:
             stored.add(overrides, setting)

@@ -1,13 +1,18 @@
-"""Filled tables as text: the same cells for every format, so that Markdown, LaTeX and README agree."""
+"""Filled tables as text: the same cells for every format, so that Markdown, LaTeX and README agree.
 
-from collections.abc import Callable, Sequence
+`document` shows a table row by row, `headline` a line for each task.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
-from typing import Any
 
 import pandas as pd
 
+from .benchmarks import whole_pass
+from .measurements import Result
 from .plan import missing_commands
-from .render import EMPTY, Document, Sheet
+from .render import COMMAND, EMPTY, Document, Sheet
 from .runs import Sources, bleu_rules
 from .settings import SECONDS, Config
 from .statistics import paired_t
@@ -19,6 +24,16 @@ HEADERS = {
     "dropped_entries": "Dropped entries (%)", "dropped_norm": "Dropped norm² (%)",
 }  # fmt: skip
 MATTERS = 0.1  # points of score: the practical margin of the claims
+NAMES = {"baseline": "Baseline", "sbp": "SBP", "msbp": "MSBP"}
+HEADLINE = ["Task", "BP ×", "total ×", *NAMES.values()]
+SCORES = {"Acc (%)": "acc.", "UAS (%)": "UAS", "Test BLEU": "BLEU"}
+LICENSED = "Open data in place of licensed corpora"
+LEGEND = (
+    "BP ×, total ×: how many times faster MSBP is than the baseline: in the backward pass of a "
+    "benchmarked step (one benchmark for both parsers, one for both taggers), and in whole runs without "
+    f"evaluation; {EMPTY}: no comparable times. Scores: means in percent ± standard deviations over "
+    "the seeds or folds that the methods share."
+)
 
 
 def document(config: Config, sources: Sources) -> Document:
@@ -30,13 +45,18 @@ def document(config: Config, sources: Sources) -> Document:
 
 def document_of(table: Table, missing: Sequence[str] = (), below: Sequence[str] = ()) -> Document:
     """Return any filled table as text and numbers; below: sentences that follow its own."""
-    has_runs = table.rows.groupby("block").n.sum() > 0
-    titles = table.rows.groupby("block").title.first()
-    shown = table.rows[table.rows.block.isin(has_runs.index[has_runs])]
+    return tabulated(table, lambda rows: sheet(table, rows, below), numbers(table), missing)
+
+
+def tabulated(
+    table: Table, sheet: Callable[[pd.DataFrame], Sheet], numbers: pd.DataFrame, missing: Sequence[str]
+) -> Document:
+    """Return the document of a filled table, its sheet made from all rows and from blocks with runs."""
+    has_runs = table.rows.groupby("block").n.transform("sum") > 0
+    blank = table.rows[~has_runs].groupby("block").title.first()
     return Document(
-        table.name, table.caption, [sheet(table, table.rows, below)], numbers(table),
-        used=table.runs, missing=list(missing), blank=list(titles[~has_runs]),
-        filled=sheet(table, shown, below) if len(shown) else None,
+        table.name, table.caption, [sheet(table.rows)], numbers, used=table.runs, missing=list(missing),
+        blank=list(blank), filled=sheet(table.rows[has_runs]) if has_runs.any() else None,
     )  # fmt: skip
 
 
@@ -45,12 +65,11 @@ def sheet(table: Table, rows: pd.DataFrame, below: Sequence[str] = ()) -> Sheet:
     text = Sheet(table.name, table.caption)
     columns = table.columns + [column for column in OTHER if table.runs[column].notna().any()]
     papers = [column for column in columns if table.rows.get(f"paper_{column}", pd.Series()).notna().any()]
-    for _, block in rows.groupby("block"):
+    blocks = [block for _, block in rows.groupby("block")]
+    for block in blocks:
         first = block.iloc[0]
-        runs = table.runs[table.runs.row.isin(block.index)]
-        other = next(
-            (rule for each in runs.metric_signature.dropna() for rule in bleu_rules(each)[1:]), "other rule"
-        )
+        rules = map(bleu_rules, runs_of(table, block).metric_signature.dropna())
+        other = next((rule for each in rules for rule in each[1:]), "other rule")
         names = {**HEADERS, "score": first.header, "other_bleu": f"BLEU, {other}"}
         printed = block.reindex(columns=[f"paper_{column}" for column in SECONDS]).stack().dropna()
         decimals = 0 if (printed % 1 == 0).all() else 1
@@ -60,27 +79,35 @@ def sheet(table: Table, rows: pd.DataFrame, below: Sequence[str] = ()) -> Sheet:
                 (cell(values, first, column) or EMPTY) + text.mark(table.remarks[row, column])
                 for column in columns
             ]
-            n = str(values.n) if values.n >= values.seeds else f"{values.n} of {values.seeds}"
+            counted = count_cell(values) + text.mark(table.remarks[row, "n"])
             paper = [paper_cell(values, first, column, decimals) for column in papers]
-            counted = n + text.mark(table.remarks[row, "n"])
-            cells.append([values.label, *ours, counted, *paper, values.get("command", "")])
+            cells.append([values.label, *ours, counted, *paper, values.get(COMMAND, "")])
         header = [first.title, *(names[column] for column in columns), "n"]
         header += [f"paper: {names[column].removesuffix(' (s)').removesuffix(' (%)')}" for column in papers]
-        header += ["command"]
-        text.blocks.append(pd.DataFrame(cells, columns=header))
-    text.below = [*strength(table, rows), *places(table, rows), *devices(table, rows)]
-    text.below += paired_notes(table, rows)
-    text.below += [*metric_notes(table, rows), *below]
+        text.blocks.append(pd.DataFrame(cells, columns=[*header, COMMAND]))
+    text.below = [*strengths(table, blocks), *platforms(table, blocks)]
+    for note in (devices, paired_tests, metric_rules):
+        text.below += [sentence for block in blocks for sentence in note(table, block)]
+    text.below += below
     return text
+
+
+def runs_of(table: Table, block: pd.DataFrame) -> pd.DataFrame:
+    return table.runs[table.runs.row.isin(block.index)]
 
 
 def cell(row: pd.Series, first: pd.Series, column: str) -> str:
     """Return our number with its speed-up or difference; nothing where there is none."""
     if column in SECONDS:
-        return timed_cell(row[column], first[column], row[RATIOS[column]], seconds)
+        return timed_cell(row[column], first[column], row[RATIOS[column]])
     if column in SHARES:
         return "" if pd.isna(row[column]) else f"{row[column]:.1f}"
     return score_cell(row[f"{column}_mean"], row[f"{column}_sd"], row[DELTAS[column]])
+
+
+def count_cell(row: pd.Series) -> str:
+    """Return the number of runs, with the number that the table asks for where that is larger."""
+    return str(row.n) if row.n >= row.seeds else f"{row.n} of {row.seeds}"
 
 
 def paper_cell(row: pd.Series, first: pd.Series, column: str, decimals: int) -> str:
@@ -91,17 +118,20 @@ def paper_cell(row: pd.Series, first: pd.Series, column: str, decimals: int) -> 
         if pd.isna(value):
             return ""
         return f"{value:.{decimals}f} s" if row.name == first.name or pd.isna(ratio) else f"{ratio:.2f}×"
-    return score_cell(value, float("nan"), row[f"paper_{DELTAS[column]}"])
+    return score_cell(value, math.nan, row[f"paper_{DELTAS[column]}"])
 
 
-def timed_cell(value: float, baseline: float, ratio: float, form: Callable[[float], str]) -> str:
+def timed_cell(value: float, baseline: float, ratio: float) -> str:
+    """Return seconds with about three digits, and the speed-up where the baseline has seconds, too."""
     if pd.isna(value):
         return ""
     speedup = EMPTY if pd.isna(ratio) else f"{ratio:.2f}×"
-    return form(value) + ("" if pd.isna(baseline) else f" ({speedup})")
+    seconds = f"{value:.{0 if value >= 1000 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
+    return seconds + ("" if pd.isna(baseline) else f" ({speedup})")
 
 
-def score_cell(mean: float, sd: float, delta: float) -> str:
+def score_cell(mean: float, sd: float, delta: float = math.nan) -> str:
+    """Return a mean with its deviation and its difference to the first row, as far as there are such."""
     if pd.isna(mean):
         return ""
     deviation = "" if pd.isna(sd) else f" ± {sd:.2f}"
@@ -109,14 +139,9 @@ def score_cell(mean: float, sd: float, delta: float) -> str:
     return f"{mean:.2f}{deviation}" + ("" if pd.isna(delta) else f" ({round(delta, 2) + 0.0:+.2f})")
 
 
-def seconds(value: float) -> str:
-    return f"{value:.{0 if value >= 1000 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
-
-
-def strength(table: Table, rows: pd.DataFrame) -> list[str]:
-    """Return a sentence for each block whose baseline scores higher than the paper's by more than MATTERS."""
-    sentences = []
-    for _, block in rows.groupby("block") if "paper_score" in rows else ():
+def strengths(table: Table, blocks: Iterable[pd.DataFrame]) -> Iterator[str]:
+    """Yield a sentence for each block whose baseline scores higher than the paper's by more than MATTERS."""
+    for block in blocks if "paper_score" in table.rows else ():
         ours, papers = block.score_mean, block.paper_score.astype(float)
         apart = ours - papers
         first, *others = block.index
@@ -125,7 +150,7 @@ def strength(table: Table, rows: pd.DataFrame) -> list[str]:
         known = [row for row in others if not pd.isna(apart[row])]
         named = [f"{bare(block.label[row])} {ours[row]:.2f} ({papers[row]:.2f})" for row in known]
         level = "are level with" if (apart[known].abs() <= MATTERS).all() else "are beside"
-        sentences.append(
+        sentence = (
             f"On {block.title[first]} our baseline is stronger than the paper's, {ours[first]:.2f} against "
             f"{papers[first]:.2f}; {' and '.join(named)} {level} the paper's scores (in parentheses)."
         )
@@ -133,66 +158,108 @@ def strength(table: Table, rows: pd.DataFrame) -> list[str]:
         both = table.common(first, best)
         if len(both):
             gain = round((both[best] - both[first]).mean(), 2) + 0.0
-            sentences[-1] += (
+            sentence += (
                 f" {bare(block.label[best])} gains {gain:+.2f} over our baseline; the paper's gains "
                 f"{papers[best] - papers[first]:+.2f} over its own."
             )
-    return sentences
+        yield sentence
 
 
-def places(table: Table, rows: pd.DataFrame) -> list[str]:
+def platforms(table: Table, blocks: Iterable[pd.DataFrame]) -> list[str]:
     """Return on what the times of the blocks were measured."""
     titles: dict[str, list[str]] = {}
-    for _, block in rows.groupby("block") if set(SECONDS) & set(table.columns) else ():
-        timed = table.runs[table.runs.row.isin(block.index) & table.runs.timed]
-        for run in timed[:1].itertuples():
-            titles.setdefault(place(run), []).append(block.title.iloc[0])
-    return [f"Times of {', '.join(blocks)}: {where}." for where, blocks in titles.items()]
+    for block in blocks if set(SECONDS) & set(table.columns) else ():
+        runs = runs_of(table, block)
+        for _, run in runs[runs.timed][:1].iterrows():
+            titles.setdefault(platform(run), []).append(block.title.iloc[0])
+    return [f"Times of {', '.join(names)}: {where}." for where, names in titles.items()]
 
 
-def place(run: Any) -> str:
+def platform(run: pd.Series) -> str:
+    """Return the machine and software of a run in words."""
     threads = f"{run.threads} thread" + ("s" if run.threads > 1 else "")
-    where = run.cpu if run.device == "cpu" else f"{run.device}, {run.cpu}"
-    return f"{where}, {threads}, torch {run.torch}, commit {run.commit[:8]}"
+    processor = run.cpu if run.device == "cpu" else f"{run.device}, {run.cpu}"
+    return f"{processor}, {threads}, torch {run.torch}, commit {run.commit[:8]}"
 
 
-def devices(table: Table, rows: pd.DataFrame) -> list[str]:
-    """Return which runs were made on other devices than the CPU, whose rounding gives other scores."""
-    sentences = []
-    for _, block in rows.groupby("block"):
-        counts = table.runs.device[table.runs.row.isin(block.index)].value_counts(sort=False)
-        other = [f"{name}: {count} of {counts.sum()} runs" for name, count in counts.items() if name != "cpu"]
-        sentences += [f"Device of {block.title.iloc[0]}: {', '.join(other)}."] if other else []
-    return sentences
+def devices(table: Table, block: pd.DataFrame) -> Iterator[str]:
+    """Yield which runs of a block were on other devices than the CPU, whose rounding gives other scores."""
+    counts = runs_of(table, block).device.value_counts(sort=False)
+    other = [f"{name}: {count} of {counts.sum()} runs" for name, count in counts.items() if name != "cpu"]
+    if other:
+        yield f"Device of {block.title.iloc[0]}: {', '.join(other)}."
 
 
-def metric_notes(table: Table, rows: pd.DataFrame) -> list[str]:
-    """Return a sentence with sacreBLEU's signatures and the beams of a block; more where its runs differ."""
-    sentences = []
-    for _, block in rows.groupby("block"):
-        signatures = table.runs.metric_signature[table.runs.row.isin(block.index)].dropna().unique()
-        rules = [each.removeprefix("bleu ") for each in signatures if bleu_rules(each)]
-        sentences += [f"BLEU of {block.title.iloc[0]}: {rule}." for rule in rules]
-    return sentences
+def paired_tests(table: Table, block: pd.DataFrame) -> Iterator[str]:
+    """Yield the paired test of every two rows of a block over their common seeds."""
+    parts = []
+    for one, two in combinations(block.index, 2) if table.paired else ():
+        both = table.common(one, two)
+        if len(both) > 1:
+            test = paired_t(both[one], both[two])
+            p = f"p = {test.p:.3f}" if test else "the same gain in every run"
+            gain = round((both[two] - both[one]).mean(), 2) + 0.0
+            names = f"{bare(block.label[two])} against {bare(block.label[one])}"
+            parts.append(f"{names} {gain:+.2f} ({p}, n = {len(both)})")
+    if parts:
+        yield f"Paired t-tests of {block.title.iloc[0]}, two-sided: {'; '.join(parts)}."
 
 
-def paired_notes(table: Table, rows: pd.DataFrame) -> list[str]:
-    """Return a sentence for each block with the paired test of every two rows over their common seeds."""
-    sentences = []
-    for _, block in rows.groupby("block") if table.paired else ():
-        parts = []
-        for one, two in combinations(block.index, 2):
-            both = table.common(one, two)
-            if len(both) > 1:
-                test = paired_t(both[one], both[two])
-                p = f"p = {test.p:.3f}" if test else "the same gain in every run"
-                gain = round((both[two] - both[one]).mean(), 2) + 0.0
-                names = f"{bare(block.label[two])} against {bare(block.label[one])}"
-                parts.append(f"{names} {gain:+.2f} ({p}, n = {len(both)})")
-        title = block.title.iloc[0]
-        sentences += [f"Paired t-tests of {title}, two-sided: {'; '.join(parts)}."] if parts else []
-    return sentences
+def metric_rules(table: Table, block: pd.DataFrame) -> Iterator[str]:
+    """Yield sacreBLEU's signature and the beam of a block; several where its runs differ."""
+    for rule in runs_of(table, block).metric_signature.dropna().unique():
+        if bleu_rules(rule):
+            yield f"BLEU of {block.title.iloc[0]}: {rule.removeprefix('bleu ')}."
 
 
 def bare(label: str) -> str:
     return label.removeprefix("+ ")
+
+
+def headline(config: Config, sources: Sources) -> Document:
+    """Return the table with a row for each line of the config that has runs, stand-ins after the others."""
+    table = fill(config, sources)
+    columns = [*HEADLINE, COMMAND, "stand_in", "n"]
+    lines = pd.DataFrame(headline_rows(config, table, sources.benchmarks), columns=columns)
+    return Document(
+        config["name"], config["caption"], [headline_sheet(config, table, lines)], numbers(table),
+        used=table.runs, missing=missing_commands(config, sources), blank=list(lines.Task[lines.n == 0]),
+        filled=headline_sheet(config, table, lines[lines.n > 0]) if lines.n.any() else None,
+    )  # fmt: skip
+
+
+def headline_sheet(config: Config, table: Table, lines: pd.DataFrame) -> Sheet:
+    """Return the rows as text, of real data and of stand-ins, and the sentences below them."""
+    text = Sheet(config["name"], config["caption"])
+    for stand_in, block in lines.groupby("stand_in"):
+        head = LICENSED if stand_in else "Task"
+        text.blocks.append(block[[*HEADLINE, COMMAND]].rename(columns={"Task": head}))
+    blocks = (block for _, block in table.rows.groupby("block"))
+    text.below = [*strengths(table, blocks), *config.get("notes", ()), LEGEND]
+    return text
+
+
+def headline_rows(config: Config, table: Table, benchmarks: Sequence[Result]) -> Iterator[list[object]]:
+    """Yield the cells of each line, whether it is of a stand-in, and its number of methods with runs."""
+    for number, block in enumerate(config["blocks"]):
+        rows = table.rows[table.rows.block == number].drop_duplicates("method").reset_index()
+        rows = rows.set_index("method").reindex(list(NAMES))
+        measured = rows.index[rows.n > 0]
+        scores = table.common(*rows["index"][measured]) if len(measured) else pd.DataFrame()
+        n = f"{len(scores)} folds" if block.get("folds") else f"n = {len(scores)}"
+        task = f"{block['label']} ({SCORES.get(block['score'], block['score'])}, {n})"
+        texts = dict(zip(measured, map(score_cell, scores.mean(), scores.std()), strict=True))
+        total = rows.total_ratio["msbp"]
+        speed_ups = [step_speed_up(block["case"], benchmarks), EMPTY if pd.isna(total) else f"{total:.1f}×"]
+        cells = [task, *speed_ups, *(texts.get(name) or EMPTY for name in NAMES)]
+        yield [*cells, "", block["stand_in"], len(measured)]
+
+
+def step_speed_up(case: str, benchmarks: Sequence[Result]) -> str:
+    """Return how many times faster MSBP's backward pass is than the baseline's, in steps of the benchmark."""
+    for result in benchmarks:
+        if (result["case"], result["sweep"], result["threads"]) == (case, None, 1) and whole_pass(result):
+            by_name = {row["name"]: row["vs_dense"] for row in result["rows"]}
+            if by_name.get("msbp"):
+                return f"{by_name['msbp']['bp']:.1f}×"
+    return EMPTY

@@ -9,10 +9,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pandas as pd
 
+from .measurements import EARLIER_RULE, WHOLE_PASS
 from .runs import PLATFORM, Sources
 from .settings import SECONDS, Config, Setting, command, row_of
 from .statistics import paired_t
@@ -22,14 +22,12 @@ SCORES, SHARES, OTHER = ("score", "dev"), ("dropped_entries", "dropped_norm"), (
 MEASURED = (*SCORES, *SECONDS, *SHARES, *OTHER)
 RATIOS = {"bp_s": "bp_ratio", "bp_update_s": "bp_update_ratio", "total_s": "total_ratio"}
 DELTAS = {column: f"{column}_delta" for column in (*SCORES, *OTHER)}
-WHOLE_PASS = 2  # the first timing rule by which BP is the whole backward pass
 DIRTY = "includes runs of uncommitted code"
 NO_BASELINE = "not compared: the first row has no runs yet"
 NO_TIMES = "no speed-up: the first row has no times to compare with"
 NO_COMMON = "not compared: the first row has no runs of these seeds"
 NOT_RUN = "not run yet"
 METRICS = "the scores of these rows follow more than one metric rule"
-EARLIER_RULE = "BP is not shown: it was timed by the earlier rule, which left ∂ℓ/∂W to the update"
 
 
 @dataclass
@@ -64,7 +62,7 @@ class Table:
 
 
 def fill(config: Config, sources: Sources) -> Table:
-    """Return the table with the runs of each row, found by the signature of its overrides; filled once."""
+    """Return the table with the runs of each row, selected by the signature of its overrides; filled once."""
     known, table = sources.tables.get(config["name"], ({}, None))
     if table is not None and known == config:
         return table
@@ -107,7 +105,8 @@ def filled(name: str, caption: str, columns: Sequence[str], rows: pd.DataFrame, 
     matched["reason"] = ""
     for block, part in matched.groupby("block"):
         platform = common_platform(part, rows.index[rows.block == block][0])
-        matched.loc[part.index, "reason"] = [reason_untimed(run, platform) for run in part.itertuples()]
+        runs_of_block = part[["times_comparable", "disturbed", "resumed", "platform"]].iterrows()
+        matched.loc[part.index, "reason"] = [reason_untimed(run, platform) for _, run in runs_of_block]
     matched["timed"] = matched.reason == ""
     timed = [*SECONDS, "forward_s"]
     matched[timed] = matched[timed].where(matched.timed)
@@ -131,12 +130,12 @@ def common_platform(block: pd.DataFrame, first: int) -> str | None:
         baseline=("baseline", "any"),
         rows=("row", "nunique"),
         runs=("row", "size"),
-        newest=("started_at", "max"),
+        new=("started_at", "max"),
     )
     return None if worth.empty else worth.sort_values(list(worth)).index[-1]
 
 
-def reason_untimed(run: Any, platform: str | None) -> str:
+def reason_untimed(run: pd.Series, platform: str | None) -> str:
     """Return why a run's seconds compare with none of its block; nothing where they do."""
     if not run.times_comparable:
         reasons = run.disturbed or ["ran in parallel" + " or resumed elsewhere" * run.resumed]
@@ -158,38 +157,29 @@ def summaries(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def comparisons(runs: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Return speed-ups over the first row of a block, and differences to its scores, over common seeds.
+    """Return speed-ups over the first row of a block, and differences to its scores, over common seeds."""
+    columns = [*SECONDS, *SCORES, *OTHER]
+    baseline = runs[runs.row == runs.row.map(first_rows(rows))].set_index(["block", "seed"])[columns]
+    theirs = baseline.reindex(pd.MultiIndex.from_frame(runs[["block", "seed"]])).set_axis(runs.index)
+    both = runs[columns].notna() & theirs.notna()
+    ours = runs[columns].where(both).groupby(runs.row).mean()
+    theirs = theirs.where(both).groupby(runs.row).mean()
+    ratios, deltas = (theirs / ours).where(ours > 0), (ours - theirs).round(9) + 0.0  # no -0.0 of rounding
+    return ratios[[*RATIOS]].rename(columns=RATIOS).join(deltas[[*DELTAS]].rename(columns=DELTAS))
 
-    `common` counts the seeds that both rows have a score for.
-    """
-    found: dict[str, pd.Series] = {}
-    for column in (*SECONDS, *SCORES, *OTHER):
-        parts = []
-        for block, part in runs.groupby("block"):
-            wide = part.pivot(index="seed", columns="row", values=column)
-            first = rows.index[rows.block == block][0]
-            ours = wide[wide[first].notna()] if first in wide else wide[:0]
-            theirs = ours.notna().mul(ours[first] if first in ours else 0.0, axis=0).where(ours.notna())
-            means = {"ours": ours.mean(), "theirs": theirs.mean(), "common": ours.count()}
-            parts.append(pd.DataFrame(means))
-        both = pd.concat(parts) if parts else pd.DataFrame({"ours": [], "theirs": [], "common": []})
-        if column in RATIOS:
-            found[RATIOS[column]] = (both.theirs / both.ours).where(both.ours > 0)
-        else:
-            found[DELTAS[column]] = (both.ours - both.theirs).round(9) + 0.0  # no -0.0 of rounding
-        if column == "score":
-            found["common"] = both.common
-    return pd.DataFrame(found)
+
+def first_rows(rows: pd.DataFrame) -> pd.Series:
+    """Return the first row of each row's block, with which it is compared."""
+    return rows.index.to_series().groupby(rows.block).transform("first")
 
 
 def paper_comparisons(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the paper's ratios and differences, from the numbers that it prints."""
     paper = rows.reindex(columns=[f"paper_{column}" for column in (*SCORES, *SECONDS)]).astype(float)
-    first = paper.groupby(rows.block).transform(lambda values: values.iloc[0])
+    first = paper.loc[first_rows(rows)].set_axis(rows.index)
     ratios = {f"paper_{name}": first[f"paper_{c}"] / paper[f"paper_{c}"] for c, name in RATIOS.items()}
     deltas = {f"paper_{DELTAS[c]}": paper[f"paper_{c}"] - first[f"paper_{c}"] for c in SCORES}
-    missing = paper[[column for column in paper if column not in rows]]
-    return pd.DataFrame(ratios | deltas).join(missing)
+    return pd.DataFrame(ratios | deltas).join(paper[paper.columns.difference(rows.columns, sort=False)])
 
 
 def add_remarks(table: Table) -> None:
@@ -234,13 +224,13 @@ def add_diverged(table: Table, diverged: pd.DataFrame) -> None:
     A seed that has a record as well, of a later run, is not counted.
     """
     for row in table.rows.index:
-        found = diverged[diverged.signature == table.rows.signature[row]].sort_values("seed")
-        found = found[~found.seed.isin(table.runs.seed[table.runs.row == row])]
-        if len(found):
-            first, n = found.iloc[0], table.rows.n[row] + len(found)
+        runs = diverged[diverged.signature == table.rows.signature[row]].sort_values("seed")
+        runs = runs[~runs.seed.isin(table.runs.seed[table.runs.row == row])]
+        if len(runs):
+            first, n = runs.iloc[0], table.rows.n[row] + len(runs)
             where = f"seed {first.seed} in epoch {first.epoch}, step {first.step}: {first.reason}"
             remarks = [each for each in table.remarks[row, "n"] if each != NOT_RUN]
-            table.remarks[row, "n"] = [*remarks, f"{len(found)} of {n} diverged ({where})"]
+            table.remarks[row, "n"] = [*remarks, f"{len(runs)} of {n} diverged ({where})"]
 
 
 def add_comparison_remarks(table: Table, row: int, first: int) -> None:
@@ -282,7 +272,7 @@ def numbers(table: Table) -> pd.DataFrame:
         if table.runs[column].notna().any():
             columns += [f"{column}_mean", f"{column}_sd", DELTAS[column]]
     if table.paired:
-        first = table.rows.groupby("block").label.transform(lambda labels: labels.index[0])
+        first = first_rows(table.rows)
         before = table.rows.index.to_series().sub(1).clip(lower=first)
         rows["paired_p_first"] = [paired_p(table, *pair) for pair in first.items()]
         rows["paired_p_before"] = [paired_p(table, *pair) for pair in before.items()]

@@ -1,259 +1,204 @@
-"""The paper's bounds, held against numbers on problems that satisfy their conditions (its Appendix B and C).
+"""The theory of the paper beside measurements: complexity of a backward pass, and bounds on angles.
 
-Lemma 2 is about a matrix, Lemma 3 about one layer, Lemma 4 about the layers of an MLP, Theorem 1 about
-descent along an estimated gradient, Theorem 2 about the gradient of a data set. Letters: n width, k kept,
-r = k/n; angles δ, φ and θ in radians. All in float64.
+Complexity: k entries kept, m width of a hidden layer, n its inputs. The paper's table exchanges m and n in
+mk + n log k: with W of m × n the selection is among the m entries of h, and k of its rows are propagated.
+Bounds: the checks of lemmas and theorems that `python -m src.theory` leaves, as a table and a figure.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 
-import torch
-from torch import Tensor, nn
+import pandas as pd
 
 from ..files import Fields
-from ..sparse import convert, entries_kept, top_k
-from ..training.probes import angle
+from .benchmarks import command, platform, points, rule_notes, whole_pass
+from .drawing import POINTS, Figure, Series
+from .measurements import Result
+from .plan import measurements, missing_commands
+from .render import COMMAND, EMPTY, Document, Sheet, digits, pipe_table
+from .runs import Sources
+from .settings import Config
 
-SLACK = 1e-9  # what rounding may add to an angle in radians, and to a factor
-EPSILON = 0.01  # share of the first distance at which descent ends
-QUADRATICS = ((0.04, 0.97), (0.04, 0.5), (0.5, 0.8), (0.9, 0.5), (0.98, 0.2))  # r and μ/L
-Row = Fields
+COSTS = ["row", "k", "nk + m log k", "of mn", "MFLOP", "of dense", "BP (ms)", "of dense", "MiB", "of dense"]
+MEASURED = ("mflop", "bp_ms", "mib")
+LETTERS = {"k": "r", "hidden": "width"}
+NOTES = (
+    "nk + m log k: operations of the backward pass for one example, in thousands, summed over the "
+    "gradients by weights and by inputs of all layers; MSBP has m more for its memory, and the output layer "
+    "is dense. The paper prints mk + n log k, with m and n exchanged.",
+    "MFLOP: the products of one step as torch counts them, without the selection. BP (ms): the pass of "
+    "one step. MiB: what building the row and its first steps add to resident memory.",
+)
+RUN = "python -m src.theory"
+CHECKS = ["check", "condition", "bound", "measured, worst", "problems", "holds", COMMAND]
 
 
-def checks(seed: int = 0) -> Fields:
-    """Every check, on random problems; `holds`: no bound was exceeded where its conditions are met."""
-    random = torch.Generator().manual_seed(seed)
-    return {
-        "seed": seed,
-        "lemma_3": [lemma_3(r, random) for r in (0.04, 0.5, 0.9, 0.98)],
-        "lemma_4": [lemma_4(math.radians(theta), random) for theta in (20, 40, 60, 80)],
-        "theorem_1": [theorem_1(r, ratio, random) for r, ratio in QUADRATICS],
-        "lemma_2": [lemma_2(rho, random) for rho in (1.01, 1.1, 2.0, 10.0)],
-        "theorem_2": [theorem_2(math.radians(theta), random) for theta in (20, 40, 60, 80)],
-        "broken_by_the_papers_network": broken_conditions(),
-    }
+def complexity(config: Config, sources: Sources) -> Document:
+    """Return a block for each sweep of the benchmark that the config lists."""
+    text, numbers = Sheet(config["name"], config["caption"]), []
+    results = {(result["case"], result["sweep"]): result for result in sources.benchmarks}
+    shown = []
+    for listed, measured in zip(config["benchmarks"], measurements(config, sources), strict=True):
+        header = [f"by {listed['sweep']}: {LETTERS[listed['sweep']]}", *COSTS, COMMAND]
+        result = results.get((listed["case"], listed["sweep"]))
+        rows = list(costs(result, config["inputs"], config["outputs"])) if result else []
+        if result is None or not rows:
+            blank = ["not measured yet", *[EMPTY] * len(COSTS), measured.command]
+            text.blocks.append(pd.DataFrame([blank], columns=header))
+            continue
+        numbers += rows
+        commands = [command(result), *[""] * (len(rows) - 1)]
+        lines = [[*cost_cells(row), words] for row, words in zip(rows, commands, strict=True)]
+        text.blocks.append(pd.DataFrame(lines, columns=header))
+        shown.append(result)
+    text.below += [*NOTES, *rule_notes(shown)]
+    text.below += [f"Measured on {where}." for where in dict.fromkeys(map(platform, shown))]
+    return Document(
+        config["name"], config["caption"], [text], pd.DataFrame(numbers, dtype=object),
+        missing=missing_commands(config, sources), measured=bool(numbers),
+    )  # fmt: skip
 
 
-def lemma_2(rho: float, random: torch.Generator, trials: int = 500, n: int = 20) -> Row:
-    """A square matrix with the condition number √ρ turns u and v: cos δ(Au, Av) ≥ ρ cos δ(u, v) + 1 - ρ.
+def costs(result: Result, inputs: int, outputs: int) -> Iterator[Result]:
+    """Yield the costs of SBP and MSBP at every point of a sweep, and their shares of the dense row's.
 
-    Half of the pairs are random; the others lie in the plane that the matrix distorts most.
+    None stands for rows that were not measured, and for times of the earlier rule.
     """
-    margins = []
-    for trial in range(trials):
-        matrix = torch.linalg.qr(normal(random, n, n))[0]
-        matrix = matrix * torch.linspace(1, math.sqrt(rho), n, dtype=torch.float64)
-        u, v = normal(random, n), normal(random, n)
-        v = u + 2 * uniform(random) * v
-        if trial % 2:
-            half, axis = uniform(random) * math.pi / 4, torch.zeros(n, dtype=torch.float64)
-            u, v = axis.clone(), axis.clone()
-            u[0], v[0], u[-1], v[-1] = math.cos(half), math.cos(half), math.sin(half), -math.sin(half)
-        before, after = angle([u], [v]), angle([matrix @ u], [matrix @ v])
-        margins.append(math.cos(after) - (rho * math.cos(before) + 1 - rho))
-    holds = min(margins) >= -SLACK
-    return {"rho": rho, "trials": trials, "least_margin": min(margins), "holds": holds}
+    for point in points(result):
+        rows = {row["name"]: row for row in point["rows"]}
+        widths = kept(rows.get("dense"))
+        for name in filter(rows.__contains__, ("sbp", "msbp")):
+            now, dense = (cost_of(rows.get(row), widths, inputs, outputs, result) for row in (name, "dense"))
+            about = {"case": result["case"], "sweep": result["sweep"], "value": point["value"]}
+            about |= {"row": name, "k": max(kept(rows[name]), default=None)}
+            about |= {"width": max(widths, default=None)}
+            shares = {f"{cost}_share": share(now[cost], dense[cost]) for cost in now}
+            every = {**now, **{f"dense_{cost}": value for cost, value in dense.items()}, **shares}
+            yield about | {key: None if value is None else round(value, 6) for key, value in every.items()}
 
 
-def theorem_2(
-    theta: float, random: torch.Generator, sizes: Sequence[int] = (1, 10, 50), trials: int = 5, n: int = 64
-) -> Row:
-    """The share of random data sets whose mean gradient by SBP is within θ of the true one, by their size.
+def kept(row: Result | None) -> list[int]:
+    """Return the k of each layer; of the dense row the widths."""
+    return list(row["k_per_layer"].values()) if row else []
 
-    One network; r = k/n is the smallest for which the bound of every instance stays below θ. The estimate of
-    every instance and layer is scaled to the length of the true gradient, as in Lemma 4.
+
+def cost_of(row: Result | None, widths: list[int], inputs: int, outputs: int, result: Result) -> Fields:
+    """Return a row's operations in theory, where its layers' widths are known, and its measurements."""
+    if row is None:
+        return dict.fromkeys(("theory", *MEASURED))
+    ks, known = kept(row), widths and len(kept(row)) == len(widths)
+    theory = operations(widths, ks, inputs, outputs, row["name"] == "msbp") if known else None
+    # by rule 1 of timing, GFLOP/s are per the time of a backward pass that forms every gradient
+    mflop = row["bp_gflops"] * (row.get("bp_materialised_ms") or row["bp_ms"])
+    bp = row["bp_ms"] if whole_pass(result) else None
+    return {"theory": theory, "mflop": mflop, "bp_ms": bp, "mib": row["peak_mib"]}
+
+
+def operations(widths: list[int], ks: list[int], inputs: int, outputs: int, memory: bool) -> float:
+    """Return multiplications of one example's backward pass, with the comparisons of its selections.
+
+    The first layer has no gradient by its inputs, for they are data.
     """
-    weights, output = [well_posed(n, 1.1, random) for _ in range(2)], normal(random, n, 10)
-    instances = [(normal(random, n), torch.randint(10, (1,), generator=random)) for _ in range(sizes[-1])]
-    true = [mlp_gradients(weights, x, output, label, k=None) for x, label in instances]
-    rho = max(float(torch.linalg.cond(weight)) ** 2 for weight in weights)
-    rho *= max(float(slope.max() / slope.min()) ** 2 for _, slopes in true for slope in slopes)
-    bounds = {k: mlp_bound(k / n, rho, len(weights)) for k in range(1, n + 1)}
-    k = next((k for k, bound in bounds.items() if bound is not None and bound < theta), None)
-    if k is None:
-        return {"theta": theta, "r": None, "applies": 0, "holds": True}
-    estimates = [
-        [g * (t.norm() / g.norm()) for g, t in zip(found, exact, strict=True)]
-        for (x, label), (exact, _) in zip(instances, true, strict=True)
-        for found, _ in [mlp_gradients(weights, x, output, label, k)]
-    ]
-    largest, share = [], []
-    for size in sizes:
-        angles = []
-        for _ in range(trials):
-            chosen = torch.randperm(len(instances), generator=random)[:size].tolist()
-            sums = [
-                [sum(parts) for parts in zip(*(vectors[i] for i in chosen), strict=True)]
-                for vectors in (estimates, [exact for exact, _ in true])
-            ]
-            angles.append(angle(*sums))
-        largest.append(max(angles))
-        share.append(sum(found < theta for found in angles) / trials)
-    return {
-        "theta": theta, "r": k / n, "sizes": list(sizes), "trials": trials, "applies": len(instances),
-        "share_within": share, "largest_angle": largest, "holds": share[-1] == 1.0,
-    }  # fmt: skip
+    total = 2.0 * widths[-1] * outputs
+    for layer, (n, m) in enumerate(pairwise([inputs, *widths])):
+        k = ks[layer]
+        selecting = 0.0 if k == m else m * math.log2(max(k, 2)) + m * memory
+        total += n * k * (2 if layer else 1) + selecting
+    return total
 
 
-def lemma_3(r: float, random: torch.Generator, trials: int = 200, n: int = 50) -> Row:
-    """SBP in a square layer whose upstream gradient is itself an estimate.
-
-    δ(x) ≤ arccos(ρ₁ cos δ(h) + 1 - ρ₁), and δ(w) = δ(h) ≤ arccos √r + arccos(ρ₂ cos δ(z) + 1 - ρ₂).
-    """
-    margins: dict[str, list[float]] = {"x": [], "h": [], "w = h": []}
-    for _ in range(trials):
-        weight = well_posed(n, 1 + 0.2 * uniform(random), random)
-        x, true_z = normal(random, n), normal(random, n)
-        g_z = true_z + 0.3 * uniform(random) * normal(random, n)
-        slope = 1 - torch.tanh(0.3 * normal(random, n)) ** 2  # σ'(h) of tanh
-        true_h, g_h = slope * true_z, top_k((slope * g_z)[None], entries_kept(r, n))[0]
-        d_z, d_h, d_x = (
-            angle([g_z], [true_z]),
-            angle([g_h], [true_h]),
-            angle([weight.T @ g_h], [weight.T @ true_h]),
-        )
-        d_w = angle([torch.outer(g_h, x)], [torch.outer(true_h, x)])
-        margins["w = h"].append(-abs(d_w - d_h))
-        rho_1, rho_2 = float(torch.linalg.cond(weight)) ** 2, float(slope.max() / slope.min()) ** 2
-        if (bound := carried(rho_1, d_h)) is not None:
-            margins["x"].append(bound - d_x)
-        if (bound := carried(rho_2, d_z)) is not None:
-            margins["h"].append(math.acos(math.sqrt(r)) + bound - d_h)
-    applies = {name: len(found) for name, found in margins.items()}
-    least = {name: min(found, default=None) for name, found in margins.items()}
-    holds = all(margin is None or margin >= -SLACK for margin in least.values())
-    return {"r": r, "trials": trials, "applies": applies, "least_margin": least, "holds": holds}
+def share(value: float | None, whole: float | None) -> float | None:
+    return value / whole if value is not None and whole else None
 
 
-def carried(rho: float, delta: float) -> float | None:
-    """arccos(ρ cos δ + 1 - ρ), Lemma 2's bound on what a matrix makes of an angle δ; None if it has none."""
-    cosine = rho * math.cos(delta) + 1 - rho
-    return math.acos(min(cosine, 1.0)) if cosine > 0 else None
+def cost_cells(row: Result) -> list[str]:
+    line = [str(row["value"]).removesuffix(".0"), row["row"].upper(), str(row["k"] or EMPTY)]
+    for cost in ("theory", *MEASURED):
+        value, part = row[cost], row[f"{cost}_share"]
+        value = value and value / (1000 if cost == "theory" else 1)
+        line += [EMPTY if value is None else digits(value), EMPTY if part is None else f"{part:.1%}"]
+    return line
 
 
-def lemma_4(theta: float, random: torch.Generator, n: int = 64, hidden: int = 2, trials: int = 20) -> Row:
-    """The smallest r = k/n whose bound stays below θ in an MLP, and the angles that SBP then has there.
-
-    The estimate of every layer is scaled to the length of the true gradient, as the lemma has it.
-    """
-    rows = [one_mlp(theta, n, hidden, random) for _ in range(trials)]
-    found = [row for row in rows if row is not None]
-    return {
-        "theta": theta,
-        "r": sorted({row["r"] for row in found}),
-        "trials": trials,
-        "applies": len(found),
-        "largest_angle": max((row["angle"] for row in found), default=None),
-        "least_margin": min((row["bound"] - row["angle"] for row in found), default=None),
-        "holds": all(row["angle"] <= row["bound"] + SLACK and row["bound"] < theta for row in found),
-    }
+def bounds(config: Config, sources: Sources) -> Document:
+    """Return bound and worst measurement of every check as a table."""
+    theory = sources.theory
+    numbers = bound_numbers(theory)
+    lines = [[*line, ""] for line in bound_cells(numbers)] or [["not computed yet", *[EMPTY] * 5, ""]]
+    lines[0][-1] = RUN
+    unmet = theory["broken_by_the_papers_network"] if theory else []
+    below = [f"Not met by the paper's own network. {each}" for each in unmet]
+    sheet = Sheet(config["name"], config["caption"], [pd.DataFrame(lines, columns=CHECKS)], below=below)
+    return Document(
+        config["name"], config["caption"], [sheet], numbers.round(6), missing=[] if theory else [RUN],
+        measured=bool(theory),
+    )  # fmt: skip
 
 
-def one_mlp(theta: float, n: int, hidden: int, random: torch.Generator) -> Row | None:
-    """Bound and angle for one network, input and label; None if even k = n - 1 has no bound below θ."""
-    weights = [well_posed(n, 1.1, random) for _ in range(hidden)]
-    x, output, label = normal(random, n), normal(random, n, 10), torch.tensor([3])
-    true, slopes = mlp_gradients(weights, x, output, label, k=None)
-    rho = max(float(torch.linalg.cond(weight)) ** 2 for weight in weights)
-    rho *= max(float(slope.max() / slope.min()) ** 2 for slope in slopes)
-    for k in range(1, n):
-        bound = mlp_bound(k / n, rho, hidden)
-        if bound is not None and bound < theta:
-            estimate, _ = mlp_gradients(weights, x, output, label, k)
-            scaled = [g * (t.norm() / g.norm()) for g, t in zip(estimate, true, strict=True)]
-            return {"r": k / n, "bound": bound, "angle": angle(scaled, true)}
-    return None
+def bounds_figure(config: Config, sources: Sources) -> Document:
+    """Return the worst measurement of every check of an angle by its bound."""
+    figure = Figure("Bounds and measurements", "θ or bound (degrees)", "measured (degrees)")
+    numbers = bound_numbers(sources.theory)
+    angles = numbers[numbers.unit == "degrees"].rename(
+        columns={"bound": "x", "measured": "y", "problems": "n"}
+    )
+    for colour, (name, part) in enumerate(angles.groupby("check", sort=False), 1):
+        figure.series.append(Series(str(name), part.reindex(columns=POINTS).astype(float), colour))
+    if len(angles):
+        ends = pd.DataFrame({"x": [0.0, 90.0], "y": [0.0, 90.0]}).reindex(columns=POINTS)
+        figure.series.append(Series("bound", ends, 0, ":"))
+    return Document(
+        config["name"], config["caption"], numbers=figure.numbers(), figure=figure,
+        missing=[] if len(angles) else [RUN], measured=len(angles) > 0,
+    )  # fmt: skip
 
 
-def mlp_bound(r: float, rho: float, hidden: int) -> float | None:
-    """arccos(1 - β₁), the recursion of Lemma 4 from the dense output layer down; None where it breaks off."""
-    delta = 0.0
-    for _ in range(hidden):
-        behind = carried(rho, delta)
-        if behind is None:
-            return None
-        delta = math.acos(math.sqrt(r)) + behind
-    return delta
+def terminal(theory: Fields) -> str:
+    """Return the checks as a table for a terminal."""
+    cells = pd.DataFrame(bound_cells(bound_numbers(theory)), columns=CHECKS[:-1])
+    return pipe_table(cells, 2, "simple")
 
 
-def mlp_gradients(
-    weights: list[Tensor], x: Tensor, output: Tensor, label: Tensor, k: int | None
-) -> tuple[list[Tensor], list[Tensor]]:
-    """∂ℓ/∂W of an MLP with tanh (full, or by SBP that keeps k), the dense output last; and σ'(h) by layer."""
-    layers = [nn.Linear(w.shape[1], w.shape[0], bias=False) for w in (*weights, output.T)]
-    for layer, weight in zip(layers, (*weights, output.T), strict=True):
-        layer.weight = nn.Parameter(weight.clone())
-    model = nn.Sequential(*layers)
-    if k is not None:
-        n = len(weights[0])
-        convert(model, k / n, 0.0, layers=[str(index) for index in range(len(weights))])
-    slopes, z = [], 0.1 * x[None]  # small, so that tanh is steep everywhere
-    for layer in layers[:-1]:
-        z = torch.tanh(layer(z))
-        slopes.append((1 - z**2).detach())
-    nn.functional.cross_entropy(layers[-1](z), label).backward()
-    gradients = [layer.weight.grad for layer in layers]
-    return [g for g in gradients if g is not None], slopes
+def bound_cells(numbers: pd.DataFrame) -> list[list[str]]:
+    """Return the cells of checks: angles in degrees with two decimals, other numbers with four."""
+    lines = []
+    for row in numbers.itertuples():
+        form = "{:.2f}°" if row.unit == "degrees" else "{:.4f}"
+        texts = [form.format(row.bound), form.format(round(row.measured, 4) + 0.0)]
+        lines.append([row.check, row.condition, *texts, str(row.problems), "yes" if row.holds else "no"])
+    return lines
 
 
-def theorem_1(r: float, ratio: float, random: torch.Generator, n: int = 50) -> Row:
-    """Descent along top_k of the gradient of a quadratic with μ/L = ratio: ‖w - w*‖ shrinks by sin θ a step.
-
-    θ = φ + arccos √r, the worst case of that estimate. The step of the proof needs ‖w - w*‖, which only a
-    check knows.
-    """
-    theta = math.acos(math.sqrt(ratio)) + math.acos(math.sqrt(r))
-    row: Row = {"r": r, "mu_over_L": ratio, "theta": theta, "applies": theta < math.pi / 2, "holds": True}
-    if not row["applies"]:
-        return row
-    q = torch.linalg.qr(normal(random, n, n))[0]
-    hessian = q @ torch.diag(torch.linspace(ratio, 1, n, dtype=torch.float64)) @ q.T
-    distance = normal(random, n)  # w - w*
-    allowed = math.ceil(math.log(1 / EPSILON) / math.log(1 / math.sin(theta)))
-    lengths = [float(distance.norm())]
-    while lengths[-1] > EPSILON * lengths[0] and len(lengths) <= allowed:
-        g = top_k((hessian @ distance)[None], entries_kept(r, n))[0]
-        distance = distance - math.cos(theta) * lengths[-1] / float(g.norm()) * g
-        lengths.append(float(distance.norm()))
-    shrinks = max(after / before for before, after in pairwise(lengths))
-    holds = shrinks <= math.sin(theta) + SLACK and lengths[-1] <= EPSILON * lengths[0]
-    steps = {"steps": len(lengths) - 1, "allowed_steps": allowed}
-    return row | steps | {"largest_factor": shrinks, "sin_theta": math.sin(theta), "holds": holds}
+def bound_numbers(theory: Fields | None) -> pd.DataFrame:
+    """Return a row for each check that applies: angles in degrees, factors and cosines as they are."""
+    columns = ["check", "condition", "bound", "measured", "unit", "problems", "holds"]
+    return pd.DataFrame(checks(theory) if theory else [], columns=columns)
 
 
-def broken_conditions(
-    widths: Sequence[int] = (784, 500, 500, 10), ratios: Sequence[float] = (0.04, 0.001)
-) -> list[str]:
-    """Return the conditions of the theorems that the paper's own network for MNIST does not meet."""
-    narrower = [f"{i} to {o}" for i, o in pairwise(widths) if o < i]
-    worst = [f"{math.degrees(math.acos(math.sqrt(r))):.1f}° at r = {r:g}" for r in ratios]
-    strong = [f"{1 - r:g} at r = {r:g}" for r in ratios]
-    return [
-        "Lemmas 2 to 4: no layer is narrower than its input, and WWᵀ is positive definite, so W is square; "
-        f"the network narrows from {' and '.join(narrower)}.",
-        "Lemmas 3 and 4: the activation is strictly increasing, so that its smallest slope is above 0; "
-        "the network has ReLU, whose slope is 0 wherever h is negative.",
-        "Lemma 4: some r close to 1 gives a small angle; the worst angle of a single layer is "
-        f"{' and '.join(worst)}.",
-        "Lemma 4: the estimate of every layer is scaled to the length of the true gradient; in the algorithm "
-        "it is not.",
-        "Theorem 1: the loss is strongly convex; a network's is not. Where one is, the theorem covers top_k "
-        f"only for μ/L above 1 - r, that is {' and '.join(strong)}.",
-        "All: the estimate has no memory, so none of them is about MSBP.",
-    ]
-
-
-def well_posed(n: int, condition: float, random: torch.Generator) -> Tensor:
-    """A square matrix (n, n) with this condition number."""
-    left, right = (torch.linalg.qr(normal(random, n, n))[0] for _ in range(2))
-    return left @ torch.diag(torch.linspace(1, condition, n, dtype=torch.float64)) @ right
-
-
-def normal(random: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=random)
-
-
-def uniform(random: torch.Generator) -> float:
-    return float(torch.rand((), generator=random))
+def checks(theory: Fields) -> Iterator[tuple[object, ...]]:
+    """Yield check, condition, bound, worst measurement, unit, number of problems, and whether it holds."""
+    for each in theory.get("lemma_2", ()):
+        name = f"ρ = {each['rho']:g}; cosine above its bound by"
+        yield "Lemma 2", name, 0.0, each["least_margin"], "", each["trials"], each["holds"]
+    for each in theory["lemma_3"]:
+        for part, margin in each["least_margin"].items():
+            if margin is not None:
+                name, degrees = f"r = {each['r']:g}; δ({part}) below its bound by", math.degrees(margin) + 0.0
+                yield "Lemma 3", name, 0.0, degrees, "", each["applies"][part], each["holds"]
+    for each in theory["lemma_4"]:
+        if each["applies"]:
+            theta, angle = (math.degrees(each[name]) for name in ("theta", "largest_angle"))
+            name = f"r ≥ {min(each['r']):g}"
+            yield "Lemma 4", name, theta, angle, "degrees", each["applies"], each["holds"]
+    for each in theory["theorem_1"]:
+        if each["applies"]:
+            name = f"r = {each['r']:g}, μ/L = {each['mu_over_L']:g}; factor of a step"
+            factors = each["sin_theta"], each["largest_factor"]
+            yield "Theorem 1", name, *factors, "", each["steps"], each["holds"]
+    for each in theory.get("theorem_2", ()):
+        if each["applies"]:
+            theta, angle = math.degrees(each["theta"]), math.degrees(max(each["largest_angle"]))
+            name = f"r = {each['r']:g}; data sets of {each['sizes'][0]} to {each['sizes'][-1]}"
+            problems = each["trials"] * len(each["sizes"])
+            yield "Theorem 2", name, theta, angle, "degrees", problems, each["holds"]

@@ -84,14 +84,14 @@ def unpacked(path: Path) -> Translations:
 
 def publish_translations(runs: pd.DataFrame, folder: Path) -> list[Path]:
     """Write the translations that runs left into the folder of what is published; return their files."""
-    places = [Path(source).parent for source in runs.source]
-    found = {
-        packed_file(folder, run.signature, run.seed): translations(place).packed()
-        for place, run in zip(places, runs.itertuples(), strict=True)
-        if (place / HYPOTHESES).exists()
+    folders = [Path(source).parent for source in runs.source]
+    files = {
+        packed_file(folder, run.signature, run.seed): translations(path).packed()
+        for path, run in zip(folders, runs.itertuples(), strict=True)
+        if (path / HYPOTHESES).exists()
     }
-    save(found)
-    return list(found)
+    save(files)
+    return list(files)
 
 
 def packed_file(folder: Path, signature: str, seed: int) -> Path:
@@ -146,13 +146,13 @@ def bootstrap_notes(table: Table) -> list[str]:
 def folders(table: Table, row: int) -> dict[int, Path]:
     """Return by seed the folders, or published files, with the translations of a row's runs."""
     runs = table.runs[table.runs.row == row]
-    found = {}
+    paths = {}
     for run in runs.itertuples():
-        place = Path(str(run.source)).parent
-        packed = packed_file(place, str(run.signature), int(run.seed))
-        if (place / HYPOTHESES).exists() or packed.exists():
-            found[int(run.seed)] = packed if packed.exists() else place
-    return found
+        path = Path(str(run.source)).parent
+        packed = packed_file(path, str(run.signature), int(run.seed))
+        if (path / HYPOTHESES).exists() or packed.exists():
+            paths[int(run.seed)] = packed if packed.exists() else path
+    return paths
 
 
 def compare(first: dict[int, Path], second: dict[int, Path]) -> Iterator[str]:

@@ -10,18 +10,45 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
-from .rules import Setting
 from .statistics import LEVEL, Effect, Interval, holm, mean_effect, pooled
 
 LEAST = 5  # runs of a setting that counts
 MOST = 200  # runs a setting, beyond which none are proposed
+# Tasks and benchmark cases by the kind of network that is trained on them; a name covers its stand-ins.
+FAMILIES = {
+    "MLPs": ("mnist", "parsing", "extreme"), "LSTMs": ("pos",),
+    "CNNs": ("subjectivity", "polarity", "textcnn"),
+    "sequence to sequence": ("en_vi", "zh_en", "multi30k", "nmt"),
+}  # fmt: skip
 
 
 class Word(StrEnum):
+    """The verdict on a claim, as tables and pages show it."""
+
     REPRODUCED = "reproduced"
     IN_PART = "in part"
     NOT = "not reproduced"
     OPEN = "open"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The effect in one setting.
+
+    values: the effect run by run, by seed; or effect, where runs have none of their own. n: runs, 0 where
+    there are none. excluded: why it does not count, though it is shown. group: settings that share runs.
+    """
+
+    family: str
+    name: str
+    command: str
+    group: str = ""
+    values: pd.Series | None = None
+    effect: Effect | None = None
+    n: int = 0
+    paper: float | None = None
+    excluded: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,6 +133,11 @@ class Verdict:
         return runs_needed(family, self.region, max(decided, 1), self.least)
 
 
+def family_of(task: str) -> str:
+    """Return the family of a task."""
+    return next((name for name, tasks in FAMILIES.items() if task.startswith(tasks)), task)
+
+
 def counts(setting: Setting, least: int = LEAST) -> bool:
     """Return whether a setting counts: it has enough runs and is not excluded."""
     return setting.n >= least and not setting.excluded
@@ -152,8 +184,9 @@ def pool(settings: Sequence[Setting]) -> Effect:
     """Return the mean effect of settings; those of a group share runs and are averaged run by run first."""
     effects, weights = [], []
     groups: dict[object, list[Setting]] = {}
-    for place, setting in enumerate(settings):
-        groups.setdefault(setting.group if setting.values is not None else place, []).append(setting)
+    for number, setting in enumerate(settings):
+        key = setting.group if setting.values is not None else number
+        groups.setdefault(key, []).append(setting)
     for group in groups.values():
         if len(group) > 1:
             runs = pd.concat([setting.values for setting in group], axis=1).dropna().mean(axis=1)
@@ -178,8 +211,8 @@ def runs_needed(family: Family, region: Region, families: int, least: int) -> in
     if not known:
         return None
     lacking = max(least - max(setting.n for setting in known), 0)
-    found = [effect for setting in known if (effect := effect_of(setting))]
-    effects = [effect for effect in found if np.isfinite(effect.df) and effect.df and effect.variance > 0]
+    every = [effect for setting in known if (effect := effect_of(setting))]
+    effects = [effect for effect in every if np.isfinite(effect.df) and effect.df and effect.variance > 0]
     if not effects:
         return lacking or None
     n = min(setting.n for setting in known if setting.n > 1)

@@ -1,4 +1,4 @@
-"""Controls of the gradient memory: what is added to ∂ℓ/∂h in its place, to learn what the memory does.
+"""Controls of the gradient memory: what is added to ∂ℓ/∂h instead, to learn what the memory does.
 
 Letters: B batch, n width, R rows of the memory (1, or one an example). Each keeps something of m and destroys
 the rest: `permuted` its norm and histogram, not which unit an entry belongs to; `noise` its norm alone;

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 REPEATS, LEAST_SECONDS = 5, 0.02  # of each layer: at least so many passes, and so long
 
-WANTED = (
+REQUIRED = (
     "sample= takes the arguments of its forward pass, as a tensor, a tuple or a mapping of one batch, or a "
     "function that calls it, as in sample=lambda model: model(x)"
 )
@@ -52,7 +52,7 @@ def calls(model: nn.Module, sample: object, layers: Mapping[str, nn.Module]) -> 
             forward(model, sample)
     except Exception as error:
         raise ValueError(
-            f"{type(model).__name__} fails on the sample ({type(error).__name__}: {error}); {WANTED}"
+            f"{type(model).__name__} fails on the sample ({type(error).__name__}: {error}); {REQUIRED}"
         ) from error
     finally:
         for handle in handles:

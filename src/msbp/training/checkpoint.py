@@ -124,7 +124,7 @@ class Checkpoint:
 
     def _remedy(self) -> str:
         if self.path.exists():
-            return "delete it to start this run over, or put a whole one in its place"
+            return "delete it to start this run over, or replace it by a whole one"
         return "leave out resume= to start from scratch, or name a whole checkpoint"
 
     @staticmethod

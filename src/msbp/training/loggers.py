@@ -55,7 +55,7 @@ class CSVLogger:
 
 
 def claimed(folder: Path) -> bool:
-    """Return whether a folder did not exist and was made."""
+    """Return whether a folder did not exist and was created."""
     try:
         folder.mkdir(parents=True)
     except FileExistsError:

@@ -21,7 +21,7 @@ from .progress import Progress
 from .run import Clip, Run
 
 log = logging.getLogger(__name__)
-Watch = Callable[[Run], list[Fields]]
+Probe = Callable[[Run], list[Fields]]
 
 
 @pydantic.dataclasses.dataclass(config=ConfigDict(strict=True, extra="forbid"))
@@ -37,7 +37,7 @@ class Trainer:
     threads: PositiveInt = 1
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     clip: Clip | None = None
-    watch: Watch | None = None
+    watch: Probe | None = None
     save_every: PositiveInt | None = None
     keep_checkpoint: bool = False
 

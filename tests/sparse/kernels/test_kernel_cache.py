@@ -148,7 +148,7 @@ class Screen(io.StringIO):
 
 @pytest.fixture
 def uncached(monkeypatch, tmp_path):
-    """Kernels that were never compiled, with an announcement that was never made."""
+    """Return kernels that were never compiled and are announced as such."""
     monkeypatch.setattr(compiler, "FOLDER", str(tmp_path))
     made = {each.__name__: compiler.kernel(each.py_func) for each in (inner, outer)}
     for name, dispatcher in made.items():

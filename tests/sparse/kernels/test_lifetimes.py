@@ -15,7 +15,7 @@ KERNELS = sorted(Path(kernels.__file__).parent.glob("*.py"))
 
 
 def remembered(source: str) -> list[str]:
-    """Arrays made in a kernel whose address is kept in a variable, beyond the call that reads it."""
+    """Arrays created in a kernel whose address is kept in a variable, beyond the call that reads it."""
     found = []
     for function in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)):
         given = {argument.arg for argument in function.args.args}
@@ -31,7 +31,7 @@ def test_no_kernel_remembers_the_address_of_an_array_of_its_own():
     assert not {path.name: names for path in KERNELS if (names := remembered(path.read_text()))}
 
 
-def test_an_address_that_outlives_its_array_is_found():
+def test_an_address_that_outlives_its_array_is_detected():
     assert remembered("def f(x):\n    a = np.empty(3)\n    p, q = address_of(x), 4 + address_of(a)") == ["a"]
 
 

@@ -30,7 +30,7 @@ class Network(nn.Module):
 
 
 def batch(rows=B):
-    """Tokens, two places with few distinct ones among others; classes, and which of them are allowed."""
+    """Tokens, two positions with few distinct ones among others; classes, and which of them are allowed."""
     many, few = torch.randint(V, (rows, F - 2)), torch.randint(3, (rows, 2))
     tokens, classes = torch.cat([many[:, :2], few, many[:, 2:]], 1), torch.randint(c, (rows,))
     allowed = torch.rand(rows, c) < 0.7

@@ -75,7 +75,7 @@ def test_every_use_of_the_loss_gives_what_autograd_gives(use, dtype, install):
 
 
 @each_install
-def test_gradients_asked_for_by_name(install):
+def test_gradients_by_autograd_grad_are_torchs(install):
     model, twin = pair(install)
 
     def ask(loss, model):
@@ -118,7 +118,7 @@ def test_hooks_are_served(install):
 
 
 @each_install
-def test_hooks_set_after_the_loss_was_made_are_served_too(install):
+def test_hooks_registered_after_the_loss_are_called_too(install):
     model, twin = pair(install)
     seen: list = []
 

@@ -1,4 +1,4 @@
-"""Labelled sentences: files in old encodings, folds, batches, and the tasks made of them."""
+"""Labelled sentences: files in old encodings, folds, batches, and the tasks that read them."""
 
 import gzip
 import os
@@ -43,7 +43,7 @@ def task(data: Path, **changes) -> SentenceClassification:
 
 
 def hub(monkeypatch: pytest.MonkeyPatch, answer) -> None:
-    """Put a stand-in in place of the package that fetches."""
+    """Replace the package that fetches by a stand-in."""
     fetcher = types.ModuleType("datasets")
     fetcher.load_dataset = answer  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "datasets", fetcher)
@@ -61,7 +61,7 @@ def test_latin_1_is_detected_and_its_control_characters_do_not_split_lines(tmp_p
     assert (negative.encoding, negative.blank, negative.controls) == ("Latin-1", 1, 2)
 
 
-def test_what_was_found_in_the_files_is_said(tmp_path):
+def test_the_contents_of_the_files_are_reported(tmp_path):
     (tmp_path / "neg.txt").write_bytes(NEGATIVE)
     (tmp_path / "pos.txt").write_bytes("décor\n\ndécor\n".encode())
     notes = read_corpus([tmp_path / name for name in FILES]).notes
@@ -131,7 +131,7 @@ def test_a_fixed_split_is_the_same_for_every_seed():
     )
 
 
-def test_a_batch_is_words_end_to_end_with_the_places_where_sentences_begin():
+def test_a_batch_is_words_end_to_end_with_the_offsets_of_sentences():
     split = Sentences(
         [torch.tensor([1, 2, 3]), torch.tensor([4]), torch.tensor([5, 6])], torch.tensor([0, 1, 1])
     )
@@ -200,7 +200,7 @@ def test_files_can_come_from_the_hub(data, monkeypatch):
     assert len(lines) == 21 and lines[0] == "bad — number 1 x"
 
 
-def test_an_unreachable_hub_is_said_with_the_remedy(data, monkeypatch):
+def test_an_unreachable_hub_is_reported_with_the_remedy(data, monkeypatch):
     def fails(name):
         raise ConnectionError("no network")
 

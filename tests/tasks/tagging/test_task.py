@@ -71,7 +71,7 @@ def test_the_tags_are_chosen_by_key(tags, count):
     assert tagging(tags=tags).splits(0).sizes["outputs"] == count
 
 
-def test_a_word_without_a_tag_is_an_error_with_its_place():
+def test_a_word_without_a_tag_is_an_error_with_its_position():
     corpus = Given(train=[sentence("the/DT/_ cat/NN/_", "some.conllu:7")], dev=TEST, test=TEST)
     with pytest.raises(ValueError, match=r"some.conllu:7: a word without a tag; task.tags=upos"):
         Tagging("pos", corpus, 2, tags="upos", vectors=None).splits(0)

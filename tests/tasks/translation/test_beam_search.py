@@ -28,7 +28,7 @@ class State:
 
 
 class Toy:
-    """Log-probabilities of a next word that are noise made from the source and all words before."""
+    """Log-probabilities of a next word that are noise seeded by the source and all words before."""
 
     def __init__(self, ending: float = 0.0):
         self.ending, self.rows = ending, []

@@ -93,7 +93,7 @@ def nist(root, references=2):
 
 
 def hub(monkeypatch, answer):
-    """Put a stand-in in place of the package that fetches."""
+    """Replace the package that fetches by a stand-in."""
     fetcher = types.ModuleType("datasets")
     fetcher.load_dataset = answer  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "datasets", fetcher)
@@ -111,7 +111,7 @@ def test_nist_tests_are_merged_with_all_their_references(tmp_path):
     assert texts["test"].references[1][2] == "number 3 , 1"
 
 
-def test_missing_nist_files_are_named_with_catalogue_place_and_open_task(tmp_path):
+def test_missing_nist_files_are_named_with_catalogue_number_and_open_task(tmp_path):
     nist(tmp_path)
     (tmp_path / "mt05.zh").unlink()
     with pytest.raises(FileNotFoundError, match=r"no mt05\.zh with mt05\.en\*.*LDC2002E18.*task=multi30k"):

@@ -108,7 +108,7 @@ def test_any_alpha_that_is_allowed_scores(alpha):
         assert made.score(Copier(splits.train.known.numbers["zwei"]), splits.test).texts[0] == "zwei zwei"
 
 
-def test_a_batch_gives_the_beginning_and_wants_the_end():
+def test_a_batch_has_inputs_with_the_start_and_targets_with_the_end():
     splits = task().splits(0)
     known = splits.train.known
     source, lengths, given, wanted = splits.train.batch(torch.tensor([1, 0]))

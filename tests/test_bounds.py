@@ -7,8 +7,8 @@ import sys
 import pytest
 import torch
 
-from msbp.analysis import bounds
-from msbp.analysis.theory import carried, lemma_4, mlp_bound, normal, theorem_1, well_posed
+from msbp.analysis.theory import terminal
+from msbp.bounds import carried, lemma_4, mlp_bound, normal, theorem_1, well_posed
 from msbp.sparse import top_k
 from msbp.training.probes import angle
 from src.theory import main
@@ -27,7 +27,7 @@ def found(tmp_path_factory):
 
 
 def test_the_terminal_shows_each_check_in_a_line_of_a_table(found):
-    head, rule, *rows = bounds.terminal(found).splitlines()
+    head, rule, *rows = terminal(found).splitlines()
     assert head.split("  ")[0] == "check" and set(rule) <= set("- ")
     assert {row[:9].strip() for row in rows} == {"Lemma 2", "Lemma 3", "Lemma 4", "Theorem 1", "Theorem 2"}
     assert all(row.endswith("yes") for row in rows) and max(map(len, rows)) <= 110
@@ -80,7 +80,7 @@ def test_the_theorem_is_silent_unless_the_loss_is_nearly_a_sphere():
     assert theorem_1(0.04, 0.97, RANDOM.manual_seed(0))["applies"]
 
 
-def test_a_condition_number_that_is_told_too_small_is_noticed():
+def test_a_condition_number_that_is_too_small_exceeds_the_bound():
     random = RANDOM.manual_seed(0)
     weight, truth = well_posed(20, 8.0, random), normal(random, 20)
     assert float(torch.linalg.cond(weight)) == pytest.approx(8.0)
@@ -97,12 +97,12 @@ def test_one_layer_has_the_worst_angle_of_top_k_and_it_is_reached():
     assert math.degrees(mlp_bound(0.04, 1.5, hidden=1)) == pytest.approx(78.46, abs=0.01)
 
 
-def test_where_no_ratio_gives_the_angle_the_lemma_is_said_not_to_apply():
+def test_where_no_ratio_gives_the_angle_the_lemma_does_not_apply():
     row = lemma_4(math.radians(1), RANDOM.manual_seed(0), n=8, trials=2)
     assert row["applies"] == 0 and row["largest_angle"] is None
 
 
-def test_what_the_papers_network_breaks_is_said_with_its_numbers(found):
+def test_conditions_that_the_papers_network_breaks_are_listed_with_numbers(found):
     said = " ".join(found["broken_by_the_papers_network"])
     for part in ("784 to 500", "ReLU", "78.5° at r = 0.04", "0.96 at r = 0.04", "no memory"):
         assert part in said

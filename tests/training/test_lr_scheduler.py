@@ -11,7 +11,7 @@ from msbp import record
 from msbp.config import CONF, build, compose
 from src.train import train
 
-NAMES = sorted(path.stem for path in Path(CONF, "scheduler").glob("*.yaml"))
+NAMES = sorted(path.stem for path in Path(CONF, "lr_scheduler").glob("*.yaml"))
 
 
 def config(tmp_path, *overrides):
@@ -26,12 +26,12 @@ EACH = [(name, "Adam", "msbp") for name in NAMES]
     ("name", "optimizer", "method"), [*EACH, *product(["cosine"], ["AdamW", "SGD"], ["sbp", "msbp"])]
 )
 def test_each_epoch_has_the_learning_rate_of_torchs_schedule(name, optimizer, method, tmp_path):
-    short = {"step": ["scheduler.step_size=2"], "plateau": ["scheduler.patience=0"]}.get(name, [])
-    words = [f"scheduler={name}", f"optimizer._target_=msbp.optim.{optimizer}", f"method={method}"]
+    short = {"step": ["lr_scheduler.step_size=2"], "plateau": ["lr_scheduler.patience=0"]}.get(name, [])
+    words = [f"lr_scheduler={name}", f"optimizer._target_=msbp.optim.{optimizer}", f"method={method}"]
     cfg = config(tmp_path, *words, "optimizer.lr=0.01", *short)
     history = train(cfg, tmp_path / "run", [])["history"]
     twin = getattr(torch.optim, optimizer)([torch.zeros(1, requires_grad=True)], lr=0.01)
-    scheduler, rates = build(cfg.scheduler)(twin), []
+    scheduler, rates = build(cfg.lr_scheduler)(twin), []
     for row in history:
         rates.append(twin.param_groups[0]["lr"])
         twin.step()
@@ -42,7 +42,7 @@ def test_each_epoch_has_the_learning_rate_of_torchs_schedule(name, optimizer, me
 
 def test_updates_are_those_of_the_scheduled_learning_rate(tmp_path):
     """With a rate of 0 after the first epoch the scores stay."""
-    words = ["scheduler=step", "scheduler.step_size=1", "scheduler.gamma=0.0", "optimizer.lr=0.01"]
+    words = ["lr_scheduler=step", "lr_scheduler.step_size=1", "lr_scheduler.gamma=0.0", "optimizer.lr=0.01"]
     history = train(config(tmp_path, *words, "model.dropout=0"), tmp_path / "run", [])["history"]
     assert [row["lr"] for row in history] == [0.01, 0, 0, 0]
     assert len({row["dev"] for row in history}) == 1
@@ -51,29 +51,35 @@ def test_updates_are_those_of_the_scheduled_learning_rate(tmp_path):
 
 def test_without_a_schedule_a_request_is_what_it_was(tmp_path):
     plain = config(tmp_path)
-    signatures = {record.signature(config(tmp_path, f"scheduler={name}")) for name in NAMES}
+    signatures = {record.signature(config(tmp_path, f"lr_scheduler={name}")) for name in NAMES}
     assert len(signatures | {record.signature(plain)}) == len(NAMES) + 1
-    assert "scheduler" not in plain
+    assert "lr_scheduler" not in plain
     assert "lr" not in train(plain, tmp_path / "run", [])["history"][0]
 
 
 def test_a_schedule_to_the_last_epoch_is_not_prolonged(tmp_path):
-    words = "scheduler=cosine", "trainer.keep_checkpoint=true"
+    words = "lr_scheduler=cosine", "trainer.keep_checkpoint=true"
     train(config(tmp_path, *words), tmp_path / "run", [])
     longer = config(tmp_path, *words, "trainer.epochs=6", f"resume={tmp_path}/run/checkpoint.pt")
-    with pytest.raises(ValueError, match=r"checkpoint of another run \(scheduler.T_max: 4, not 6\)"):
+    with pytest.raises(ValueError, match=r"checkpoint of another run \(lr_scheduler.T_max: 4, not 6\)"):
         train(longer, tmp_path / "longer", [])
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["scheduler=cosine", "scheduler.T_max=a"], "scheduler.T_max must be a whole number, got 'a'"),
-        (["scheduler=step", "+scheduler.width=1"], "there is no key scheduler.width"),
-        (["+scheduler={_target_:torch.nn.Linear,_partial_:true,out_features:1}"], "scheduler: "),
-        (["+scheduler={_target_:builtins.list,_partial_:true}"], "scheduler: "),
-        (["+scheduler={_target_:copy.copy,_partial_:true}"], "scheduler._target_ must be an LRScheduler"),
-        (["+scheduler={T_max:3}"], "scheduler must be a node with a _target_"),
+        (
+            ["lr_scheduler=cosine", "lr_scheduler.T_max=a"],
+            "lr_scheduler.T_max must be a whole number, got 'a'",
+        ),
+        (["lr_scheduler=step", "+lr_scheduler.width=1"], "there is no key lr_scheduler.width"),
+        (["+lr_scheduler={_target_:torch.nn.Linear,_partial_:true,out_features:1}"], "lr_scheduler: "),
+        (["+lr_scheduler={_target_:builtins.list,_partial_:true}"], "lr_scheduler: "),
+        (
+            ["+lr_scheduler={_target_:copy.copy,_partial_:true}"],
+            "lr_scheduler._target_ must be an LRScheduler",
+        ),
+        (["+lr_scheduler={T_max:3}"], "lr_scheduler must be a node with a _target_"),
     ],
 )
 def test_what_is_no_schedule_is_refused_by_its_key(words, message, tmp_path):

@@ -1,57 +1,33 @@
-"""The questions behind claims: the effect that each asks about, setting by setting.
+"""Rules of claims: the effect that each claim is about, setting by setting.
 
-A rule returns `Setting`s; `verdicts` pools them by family. Effects of times are differences of logarithms.
+A rule is a function that a file of conf/claim names; it yields `Setting`s, which
+`verdicts` pools by family. Effects of times are differences of logarithms.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from .benchmarks import Result, points, whole_pass
 from .benchmarks import command as command_of
 from .benchmarks import name as name_of
+from .benchmarks import points, whole_pass
 from .figures import swept
 from .grid import BASELINE, SBP, gather, scores
+from .measurements import Result
 from .plan import missing_commands
 from .runs import Sources
 from .settings import Config, rows_of, together
-from .statistics import Effect, holm, jackknife, log_sd, log_slope, welch_t
+from .statistics import holm, jackknife, log_sd, log_slope, welch_t
 from .tables import Table
+from .verdicts import FAMILIES, Setting, family_of
 
-# Tasks and benchmark cases by the kind of network that is trained on them; a name covers its stand-ins.
-FAMILIES = {
-    "MLPs": ("mnist", "parsing", "extreme"), "LSTMs": ("pos",),
-    "CNNs": ("subjectivity", "polarity", "textcnn"),
-    "sequence to sequence": ("en_vi", "zh_en", "multi30k", "nmt"),
-}  # fmt: skip
 SHORT = "trained for fewer epochs than the paper"
 SAME = "nothing was dropped, so the methods are one and the same"
 SINGLE = "one measurement, without a variance"
 ANGLES = "python -m src.train experiment=angle"
-
-
-@dataclass(frozen=True)
-class Setting:
-    """The effect in one setting.
-
-    values: the effect run by run, by seed; or effect, where runs have none of their own. n: runs, 0 where
-    there are none. excluded: why it does not count, though it is shown. group: settings that share runs.
-    """
-
-    family: str
-    name: str
-    command: str
-    group: str = ""
-    values: pd.Series | None = None
-    effect: Effect | None = None
-    n: int = 0
-    paper: float | None = None
-    excluded: str = ""
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,11 +39,6 @@ class Measured:
     configs: Mapping[str, Config]
 
 
-def family_of(task: str) -> str:
-    """Return the family of a task."""
-    return next((name for name, tasks in FAMILIES.items() if task.startswith(tasks)), task)
-
-
 @dataclass(frozen=True)
 class Pair:
     """A row of a table with the row beside it that it is compared with, and their block's first row."""
@@ -77,15 +48,21 @@ class Pair:
     less: int
     more: int
 
-    def setting(self, values: pd.Series, rows: Sequence[int], **more: Any) -> Setting:
+    def setting(
+        self,
+        values: pd.Series,
+        rows: Sequence[int],
+        paper: float | None = None,
+        excluded: str = "",
+        note: str = "",
+    ) -> Setting:  # fmt: skip
         """Return the setting of this pair, whose effect has these values."""
         about = self.table.rows.loc[self.more]
         short = SHORT if any("trainer.epochs=" in word for word in about["shared"]) else ""
-        more["excluded"] = more.get("excluded") or short
         return Setting(
             family_of(about.task), f"{about.title}: {about.label.removeprefix('+ ')}",
             together([self.table.rows.command[row] for row in rows]), f"{self.table.name} {about.task}",
-            values, n=len(values), **more,
+            values, n=len(values), paper=paper, excluded=excluded or short, note=note,
         )  # fmt: skip
 
 
@@ -132,8 +109,8 @@ def share_regained(scores: np.ndarray) -> float:
 def pseudo_values(statistic: Callable[[np.ndarray], float], runs: pd.DataFrame) -> pd.Series:
     """Return the jackknife's values by seed; of a single run the statistic itself."""
     values = runs.to_numpy(dtype=float)
-    found = jackknife(statistic, values) if len(runs) > 1 else [statistic(run[None]) for run in values]
-    return pd.Series(found, runs.index, dtype=float)
+    estimates = jackknife(statistic, values) if len(runs) > 1 else [statistic(run[None]) for run in values]
+    return pd.Series(estimates, runs.index, dtype=float)
 
 
 def times(config: Config, measured: Measured) -> Iterator[Setting]:
@@ -172,7 +149,7 @@ def gains_over_gamma(config: Config, measured: Measured) -> Iterator[Setting]:
         tests = [welch_t(sbp.dropna(), msbp[gamma].dropna()) for gamma in msbp]
         below = sum(p < 0.05 for p in holm([test.p for test in tests if test]))
         note = f"Welch's p, by Holm, is below 5 % at {below} of {len(tests)} γ"
-        yield grid_setting(config, k, gains.mean(axis=1), note=note)
+        yield replace(grid_setting(config, k, gains.mean(axis=1)), note=note)
 
 
 def sensitivity(config: Config, measured: Measured) -> Iterator[Setting]:
@@ -202,7 +179,7 @@ def deviations(config: Config, measured: Measured) -> Iterator[Setting]:
     for k, sbp, msbp in by_k(config, measured):
         paper = float(np.mean(np.log(printed[k]))) / 2 if k in printed else None
         effect = log_sd([sbp.dropna()]) - log_sd([msbp[gamma].dropna() for gamma in msbp])
-        yield grid_setting(config, k, None, effect=effect, n=len(sbp.dropna()), paper=paper)
+        yield replace(grid_setting(config, k), effect=effect, n=len(sbp.dropna()), paper=paper)
 
 
 def deviation_of_sbp(config: Config, measured: Measured) -> Iterator[Setting]:
@@ -212,7 +189,8 @@ def deviation_of_sbp(config: Config, measured: Measured) -> Iterator[Setting]:
     n, paper = min(map(len, (base, *sbp))), float(np.log(config["paper"]))
     for k, values in zip(config["grid"]["sparse"], sbp, strict=True):
         effect, note = log_sd([values]) - log_sd([base]), "part of the pooled ratio"
-        yield grid_setting(config, k, None, effect=effect, n=min(len(values), len(base)), excluded=note)
+        n_of_k = min(len(values), len(base))
+        yield replace(grid_setting(config, k), effect=effect, n=n_of_k, excluded=note)
     effect = log_sd(sbp) - log_sd([base])
     yield Setting("MLPs", "MNIST: all k", config["grid"]["command"], "", effect=effect, n=n, paper=paper)
 
@@ -228,11 +206,11 @@ def by_k(config: Config, measured: Measured) -> Iterator[tuple[int, pd.Series, p
         yield k, wide[SBP], wide.drop(columns=SBP)
 
 
-def grid_setting(config: Config, k: int, values: pd.Series | None, **more: Any) -> Setting:
+def grid_setting(config: Config, k: int, values: pd.Series | None = None) -> Setting:
     """Return the setting of one k of the grid, a family of its own where the claim is judged by k."""
-    n = more.pop("n", 0 if values is None else len(values))
+    n = 0 if values is None else len(values)
     family = f"k = {k}" if config.get("by_k") else "MLPs"
-    return Setting(family, f"MNIST: k = {k}", config["grid"]["command"], f"k = {k}", values, n=n, **more)
+    return Setting(family, f"MNIST: k = {k}", config["grid"]["command"], f"k = {k}", values, n=n)
 
 
 def angle_of_methods(config: Config, measured: Measured) -> Iterator[Setting]:
@@ -264,9 +242,9 @@ def angle_gap(config: Config, measured: Measured) -> Iterator[Setting]:
 def angles(config: Config, measured: Measured, part: str) -> pd.DataFrame:
     """Return mean degrees by seed, method and k; before the first step all are equal, and it is left out."""
     rows = [row for name in config["figures"] for row in rows_of(measured.configs[name])]
-    found = pd.concat([measured.sources.angles_of(row.overrides) for row in rows])
-    found = found[found.step > 0].astype({part: float, "k": int})
-    return np.degrees(found.pivot_table(index="seed", columns=["method", "k"], values=part))
+    every = pd.concat([measured.sources.angles_of(row.overrides) for row in rows])
+    later = every[every.step > 0].astype({part: float, "k": int})
+    return np.degrees(later.pivot_table(index="seed", columns=["method", "k"], values=part))
 
 
 def column(wide: pd.DataFrame, method: str, k: int) -> pd.Series:

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from msbp.analysis import rules
+from msbp.analysis import claim_rules
+from msbp.analysis.claim_rules import Measured
 from msbp.analysis.claims import claims
-from msbp.analysis.rules import Measured
 from msbp.analysis.runs import Sources
 from msbp.analysis.tables import fill
 from msbp.analysis.verdicts import effect_of
@@ -66,11 +66,11 @@ def estimate(setting):
 
 def test_scores_are_compared_run_by_run_with_the_papers_difference_beside(evidence):
     seen = evidence(test={"sbp": about(97.0), "msbp": about(98.0, OFF[::-1])})
-    (found,) = rules.scores_of_rows({"tables": ["small"], "than": "sbp"}, seen)
+    (found,) = claim_rules.scores_of_rows({"tables": ["small"], "than": "sbp"}, seen)
     assert list(found.values) == pytest.approx([1.2, 1.05, 0.95, 0.8]) and found.n == 4
     assert found.paper == pytest.approx(1.5) and found.family == "MLPs" and not found.excluded
     assert found.command == "python -m src.train -m task=mnist 'seed=range(0,4)' method=sbp,msbp"
-    (other,) = rules.scores_of_rows({"tables": ["small"], "of": "sbp", "than": "baseline"}, seen)
+    (other,) = claim_rules.scores_of_rows({"tables": ["small"], "of": "sbp", "than": "baseline"}, seen)
     assert other.n == 0 and other.paper == pytest.approx(-1.9)
 
 
@@ -78,8 +78,8 @@ def test_scores_are_compared_run_by_run_with_the_papers_difference_beside(eviden
 def test_where_nothing_was_dropped_equal_scores_are_no_evidence(share, evidence):
     seen = evidence(test={"sbp": about(98.0), "msbp": about(98.0)})
     seen.sources.runs["dropped_norm"] = share
-    (found,) = rules.scores_of_rows({"tables": ["small"], "than": "sbp"}, seen)
-    assert found.excluded == ("" if share else rules.SAME)
+    (found,) = claim_rules.scores_of_rows({"tables": ["small"], "than": "sbp"}, seen)
+    assert found.excluded == ("" if share else claim_rules.SAME)
 
 
 def test_shortened_training_is_shown_and_does_not_count(record_of, runs_of, settle):
@@ -88,16 +88,16 @@ def test_shortened_training_is_shown_and_does_not_count(record_of, runs_of, sett
     runs = [record_of(f"task=mnist trainer.epochs=2 method={m}", seed) for m in METHODS for seed in range(5)]
     sources = Sources(runs_of(runs), settle)
     seen = Measured(sources, lambda name: fill(table, sources), {})
-    for rule in (rules.scores_of_rows, rules.regained):
+    for rule in (claim_rules.scores_of_rows, claim_rules.regained):
         (found,) = rule({"tables": ["small"], "than": "sbp"}, seen)
-        assert found.n == 5 and found.excluded == rules.SHORT
+        assert found.n == 5 and found.excluded == claim_rules.SHORT
 
 
 def test_what_msbp_regains_is_a_share_of_what_sbp_loses(evidence):
     seen = evidence(test={"baseline": about(98.0), "sbp": about(96.0), "msbp": about(97.5)})
-    (found,) = rules.regained({"tables": ["small"], "than": "sbp"}, seen)
+    (found,) = claim_rules.regained({"tables": ["small"], "than": "sbp"}, seen)
     assert estimate(found) == pytest.approx(0.75) and found.paper == pytest.approx(1.5 / 1.9)
-    (single,) = rules.regained(
+    (single,) = claim_rules.regained(
         {"tables": ["small"], "than": "sbp"},
         evidence(test={"baseline": [98.0], "sbp": [96.0], "msbp": [97.0]}),
     )
@@ -109,13 +109,13 @@ def test_times_are_log_ratios_of_equal_seeds_and_benchmarks_single_measurements(
     rows = [{"name": name, "bp_ms": ms, "bp_update_ms": ms} for name, ms in (("sbp", 1.0), ("msbp", 1.2))]
     bench = {"case": "textcnn", "sweep": None, "threads": 1, "allocator": "keep", "rows": rows}
     config = {"tables": ["small"], "than": "sbp", "column": "bp_s"}
-    run, step = rules.times(config, evidence([bench | {"timing_rule": 2}], bp_s=seconds))
+    run, step = claim_rules.times(config, evidence([bench | {"timing_rule": 2}], bp_s=seconds))
     assert list(run.values) == pytest.approx([math.log(1.1), 0.0])
     assert estimate(step) == pytest.approx(math.log(1.2))
-    assert step.family == "CNNs" and step.excluded == rules.SINGLE
+    assert step.family == "CNNs" and step.excluded == claim_rules.SINGLE
     earlier = evidence([bench], bp_s=seconds)
-    assert [found.n for found in rules.times(config, earlier)] == [2]
-    assert len(list(rules.times(config | {"column": "bp_update_s"}, earlier))) == 2
+    assert [found.n for found in claim_rules.times(config, earlier)] == [2]
+    assert len(list(claim_rules.times(config | {"column": "bp_update_s"}, earlier))) == 2
 
 
 def test_repetitions_of_a_benchmark_are_its_runs(evidence):
@@ -124,7 +124,7 @@ def test_repetitions_of_a_benchmark_are_its_runs(evidence):
 
     about = {"case": "mnist", "sweep": None, "threads": 1, "allocator": "keep", "timing_rule": 2}
     repeated = about | {"rows": rows(1.2), "repetitions": [{"rows": rows(ms)} for ms in (1.1, 1.2, 1.3)]}
-    *_, step = rules.times({"tables": ["small"], "than": "sbp", "column": "bp_s"}, evidence([repeated]))
+    *_, step = claim_rules.times({"tables": ["small"], "than": "sbp", "column": "bp_s"}, evidence([repeated]))
     assert list(step.values) == pytest.approx([math.log(ms) for ms in (1.1, 1.2, 1.3)])
     assert step.n == 3 and step.family == "MLPs" and not step.excluded
 
@@ -135,7 +135,7 @@ def test_each_k_is_a_family_where_a_claim_is_judged_by_k(record_of, runs_of, set
     grid = GRID | {"seeds": 5, "sparse": {20: "method.r=0.04"}, "gamma": [0.8]}
     seen = Measured(Sources(runs_of(runs), settle), dict, {})
     for by_k, family in ((False, "MLPs"), (True, "k = 20")):
-        (found,) = rules.gains_over_gamma({"grid": grid, "by_k": by_k}, seen)
+        (found,) = claim_rules.gains_over_gamma({"grid": grid, "by_k": by_k}, seen)
         assert found.family == family
 
 
@@ -144,10 +144,10 @@ def test_backward_passes_timed_by_the_earlier_rule_are_not_compared(record_of, r
     sources = Sources(runs_of(runs), settle)
     seen = Measured(sources, lambda name: fill(TABLE, sources), {})
     config = {"tables": ["small"], "than": "sbp"}
-    (found,) = rules.times(config | {"column": "bp_s"}, seen)
+    (found,) = claim_rules.times(config | {"column": "bp_s"}, seen)
     assert found.n == 0 and "earlier rule" in found.note
-    assert [each.n for each in rules.times(config | {"column": "bp_update_s"}, seen)] == [5]
-    assert [each.n for each in rules.times(config | {"column": "forward_s"}, seen)] == [5]
+    assert [each.n for each in claim_rules.times(config | {"column": "bp_update_s"}, seen)] == [5]
+    assert [each.n for each in claim_rules.times(config | {"column": "forward_s"}, seen)] == [5]
 
 
 def cells(sbp, *msbp, base=()):
@@ -160,26 +160,26 @@ def cells(sbp, *msbp, base=()):
 
 def test_the_gain_is_the_mean_over_gamma_and_its_cells_are_tested(evidence):
     seen = evidence(test=cells(about(96), about(98), about(99)))
-    (found,) = rules.gains_over_gamma({"grid": GRID}, seen)
+    (found,) = claim_rules.gains_over_gamma({"grid": GRID}, seen)
     assert list(found.values) == pytest.approx([2.5] * 4)
     assert found.note == "Welch's p, by Holm, is below 5 % at 2 of 2 γ" and found.command == "sweep"
 
 
 def test_sensitivity_is_the_deviation_over_gamma_by_the_gain_without_noise(evidence):
     seen = evidence(test=cells(about(96), about(98), about(99)))
-    (found,) = rules.sensitivity({"grid": GRID}, seen)
+    (found,) = claim_rules.sensitivity({"grid": GRID}, seen)
     assert estimate(found) == pytest.approx(np.std([98, 99], ddof=1) / 2.5, rel=1e-6)
     noise = evidence(test=cells(about(96), about(98), about(98, OFF[::-1])))
-    assert estimate(next(rules.sensitivity({"grid": GRID}, noise))) == pytest.approx(0.0, abs=0.05)
+    assert estimate(next(claim_rules.sensitivity({"grid": GRID}, noise))) == pytest.approx(0.0, abs=0.05)
 
 
 def test_deviations_are_compared_with_all_gamma_and_with_the_baseline(evidence):
     wide = [value * 3 for value in OFF]
     seen = evidence(test=cells(about(96, wide), about(98), about(99), base=about(98)))
-    (found,) = rules.deviations({"grid": GRID, "paper_table": "f_test"}, seen)
+    (found,) = claim_rules.deviations({"grid": GRID, "paper_table": "f_test"}, seen)
     assert math.exp(found.paper) == pytest.approx(6**0.5) and found.n == 4
     assert estimate(found) == pytest.approx(math.log(3), abs=0.2)
-    part, pooled = rules.deviation_of_sbp({"grid": GRID, "paper": 1.7}, seen)
+    part, pooled = claim_rules.deviation_of_sbp({"grid": GRID, "paper": 1.7}, seen)
     assert part.excluded and not pooled.excluded and estimate(pooled) == pytest.approx(math.log(3))
 
 
@@ -197,24 +197,26 @@ ANGLES = {"figures": ["angle"]}
 
 def test_angles_that_the_figure_does_not_show_decide_nothing(evidence):
     angles = [*measurements("sbp", 5, [60, 80, 81], "pos"), *measurements("msbp", 5, [60, 70, 72], "pos")]
-    for rule in (rules.angle_of_methods, rules.angle_by_k, rules.angle_gap):
+    for rule in (claim_rules.angle_of_methods, claim_rules.angle_by_k, claim_rules.angle_gap):
         assert not [found for found in rule(ANGLES, evidence(angles=angles)) if found.n]
 
 
 def test_a_run_has_one_angle_the_mean_after_the_first_step(evidence):
     angles = [*measurements("sbp", 5, [60, 80, 81]), *measurements("msbp", 5, [60, 70, 72])]
     angles += [*measurements("sbp", 20, [40, 50, 60]), *measurements("msbp", 20, [40, 51, 61])]
-    small, large, *hidden = rules.angle_of_methods(ANGLES, evidence(angles=angles))
+    small, large, *hidden = claim_rules.angle_of_methods(ANGLES, evidence(angles=angles))
     assert (estimate(small), estimate(large)) == pytest.approx((-9.5, 1.0)) and small.n == 1
     assert [found.family for found in hidden] == ["hidden layers alone"] * 2
     assert estimate(hidden[0]) == pytest.approx(9.5)
-    by_k = rules.angle_by_k(ANGLES, evidence(angles=angles))
+    by_k = claim_rules.angle_by_k(ANGLES, evidence(angles=angles))
     assert [estimate(found) for found in by_k] == pytest.approx([-25.5, -15.0])
-    (gap,) = rules.angle_gap(ANGLES, evidence(angles=angles))
+    (gap,) = claim_rules.angle_gap(ANGLES, evidence(angles=angles))
     assert estimate(gap) == pytest.approx(10.5)
 
 
-@pytest.mark.parametrize(("rule", "sweep"), [(rules.slope_by_k, "k"), (rules.slope_by_gamma, "gamma")])
+@pytest.mark.parametrize(
+    ("rule", "sweep"), [(claim_rules.slope_by_k, "k"), (claim_rules.slope_by_gamma, "gamma")]
+)
 def test_slopes_are_of_log_times_of_the_whole_backward_pass(rule, sweep, evidence):
     times = {"bp_p10_ms": 0.1, "bp_p90_ms": 9.0, "steps": 9}
     xs = (5, 10, 20, 40, 400) if sweep == "k" else (0.1, 0.3, 0.5, 0.9)
@@ -252,17 +254,18 @@ def test_a_machine_that_slows_down_over_a_sweep_changes_no_slope(sweep, evidence
     ]
     bench = {"case": "mnist", "sweep": sweep, "points": points, "timing_rule": 2}
     config = SWEPT | {"benchmarks": [{"case": "mnist", "sweep": sweep}]}
-    for setting in getattr(rules, f"slope_by_{sweep}")(config, evidence([bench])):
+    for setting in getattr(claim_rules, f"slope_by_{sweep}")(config, evidence([bench])):
         assert setting.n == 4 and estimate(setting) == pytest.approx(0)
 
 
 @pytest.mark.parametrize(
     ("rule", "config"),
     [
-        (rules.scores_of_rows, {"than": "sbp"}), (rules.regained, {"than": "sbp"}),
-        (rules.times, {"than": "sbp", "column": "bp_s"}), (rules.gains_over_gamma, {}),
-        (rules.sensitivity, {}), (rules.deviations, {"paper_table": "f_test"}),
-        (rules.deviation_of_sbp, {"paper": 1.7}), (rules.slope_by_k, {}), (rules.slope_by_gamma, {}),
+        (claim_rules.scores_of_rows, {"than": "sbp"}), (claim_rules.regained, {"than": "sbp"}),
+        (claim_rules.times, {"than": "sbp", "column": "bp_s"}), (claim_rules.gains_over_gamma, {}),
+        (claim_rules.sensitivity, {}), (claim_rules.deviations, {"paper_table": "f_test"}),
+        (claim_rules.deviation_of_sbp, {"paper": 1.7}), (claim_rules.slope_by_k, {}),
+        (claim_rules.slope_by_gamma, {}),
     ],
 )  # fmt: skip
 def test_without_measurements_a_setting_has_no_runs_but_a_command(rule, config, evidence):
@@ -273,7 +276,7 @@ def test_without_measurements_a_setting_has_no_runs_but_a_command(rule, config, 
 def test_claims_state_their_rule_with_its_numbers(evidence):
     config = {"order": 1, "title": "T", "quote": "Q", "where": "W", "effect": "MSBP's angle less SBP's"}
     config |= {"high": 0, "unit": "degrees", "margin": 1.0, "reason": "A degree does not matter."}
-    config |= {"_target_": "msbp.analysis.rules.angle_of_methods", "figures": ["angle"]}
+    config |= {"_target_": "msbp.analysis.claim_rules.angle_of_methods", "figures": ["angle"]}
     (found,) = claims({"angle": config}, {}, {"angle": FIGURE}, evidence().sources)
     assert found.rule == (
         "MSBP's angle less SBP's; below 0 degrees agrees with the claim. "
