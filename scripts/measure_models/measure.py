@@ -3,7 +3,7 @@
 import copy
 import multiprocessing
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,11 +21,16 @@ from msbp.training import machine
 
 from .models import MODELS, Measured
 from .table import ROOT
+from .trainings import PLAIN, SPEED_SETTING, TRAININGS, Setting
 
-RATIO, RATIOS, WIDE = 0.04, (0.04, 0.1), 768
+WIDE = 768
 SPEED, LEARNING, LR, WARM_UP = (8, 64), (8, 9), 1e-3, 3  # examples and length of a batch
 PARTS = ROOT / "outputs/models.parts.json"
 CPU = torch.device("cpu")
+TIMES = "speed"  # of all models, beside the names of trainings
+CONDITIONS = (
+    "lr", "batch", "learning_batch", "steps", "seeds", "transformers", "cpu", "torch", "numba", "blas",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -42,15 +47,15 @@ class Plan:
 
 
 class Training:
-    """A model with its optimizer, one step at a time; r: None for a plain one."""
+    """A model with its optimizer, one step at a time; ValueError where convert refuses the model."""
 
-    def __init__(self, model: nn.Module, r: float | None):
+    def __init__(self, model: nn.Module, setting: Setting):
         self.model = model.train()
         self.optimizer: torch.optim.Optimizer
-        if r is None:
+        if setting is PLAIN:
             self.optimizer = torch.optim.AdamW(model.parameters(), LR, fused=True)
         else:
-            convert(model, r)
+            convert(model, **setting.arguments)
             self.optimizer = AdamW(model.parameters(), LR)
 
     def step(self, batch: dict[str, Tensor]) -> tuple[float, float, float]:
@@ -65,23 +70,56 @@ class Training:
         return loss.item(), end - middle, time.perf_counter() - begin
 
 
+class Free(torch.autograd.Function):
+    """The output of a layer, with a backward pass that takes no time: the input stands for its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, layer: Callable[..., Any]) -> Tensor:
+        with torch.no_grad():
+            out = layer(x)
+        ctx.save_for_backward(x)
+        return out[0] if isinstance(out, tuple) else out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return ctx.saved_tensors[0], None
+
+
+def free(model: nn.Module) -> nn.Module:
+    """Give the layers that convert would take a backward pass that takes no time, in place."""
+    for name in convert(copy.deepcopy(model), **SPEED_SETTING.arguments):
+        layer: Any = model.get_submodule(name)
+        plain, whole = layer.forward, isinstance(layer, nn.LSTM)
+        layer.forward = lambda x, plain=plain, whole=whole: (
+            (Free.apply(x, plain), None) if whole else Free.apply(x, plain)
+        )
+    return model
+
+
 def speed(model: Measured, size: tuple[int, int], rounds: int) -> dict[str, list[float]]:
-    """Return median milliseconds per step, of the plain model and of the converted one; none if refused."""
+    """Return median milliseconds per step; none of a model that convert refuses.
+
+    bp_ms: of the backward pass of the plain model, of the converted one, and of one whose converted layers
+    take no time in it. total_ms: of the step of the plain and of the converted model.
+    """
     torch.manual_seed(0)
     plain = model.kind(model.width, size[1])
     try:
-        trainings = [Training(copy.deepcopy(plain), RATIO), Training(plain, None)]
+        trainings = [
+            Training(copy.deepcopy(plain), SPEED_SETTING), Training(free(copy.deepcopy(plain)), PLAIN),
+            Training(plain, PLAIN),
+        ]  # fmt: skip
     except ValueError:
         return {}
-    times: list[list[tuple[float, float]]] = [[], []]
+    times: list[list[tuple[float, float]]] = [[] for _ in trainings]
     for count in range(rounds + WARM_UP):
         batch = model.batches(*size)
         for training, own in zip(trainings, times, strict=True):
             _, backward, total = training.step(batch)
             if count >= WARM_UP:
                 own.append((1000 * backward, 1000 * total))
-    sparse, dense = ([round(median(column), 3) for column in zip(*own, strict=True)] for own in times)
-    return {"bp_ms": [dense[0], sparse[0]], "total_ms": [dense[1], sparse[1]]}
+    sparse, least, dense = ([round(median(column), 3) for column in zip(*own, strict=True)] for own in times)
+    return {"bp_ms": [dense[0], sparse[0], least[0]], "total_ms": [dense[1], sparse[1]]}
 
 
 def layers(model: Measured) -> dict[str, int]:
@@ -91,19 +129,41 @@ def layers(model: Measured) -> dict[str, int]:
         m for m in network.modules() if isinstance(m, nn.Linear | nn.LSTM) or type(m).__name__ == "Conv1D"
     ]
     counts = {"linear": len(kinds), "parameters": sum(p.numel() for p in network.parameters())}
+    return {"converted": len(converted(network, SPEED_SETTING)), **counts}
+
+
+def converted(network: nn.Module, setting: Setting) -> Collection[str]:
+    """Return the names of the layers that convert takes, none where it refuses."""
     try:
-        return {"converted": len(convert(network, RATIO)), **counts}
+        return convert(network, **setting.arguments)
     except ValueError:
-        return {"converted": 0, **counts}
+        return ()
 
 
-def final_loss(key: str, r: float | None, seed: int, steps: int) -> float:
+def trainings_of(model: Measured) -> list[str]:
+    """Return the names of a model's trainings; none of feed-forward layers alone if it has no others."""
+    if not model.learns:
+        return []
+    taken = {
+        name: set(converted(model.kind(model.width, LEARNING[1]), setting))
+        for name, setting in TRAININGS.items()
+        if setting is not PLAIN
+    }
+    every = set().union(*taken.values())
+    return [
+        name
+        for name, setting in TRAININGS.items()
+        if setting is PLAIN or (taken[name] and not (setting.feed_forward and taken[name] == every))
+    ]
+
+
+def final_loss(key: str, name: str, seed: int, steps: int) -> float:
     """Return the mean loss over the last tenth of a training, on one thread."""
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     model = MODELS[key]
     torch.manual_seed(seed)
-    training = Training(model.kind(model.width, LEARNING[1]), r)
+    training = Training(model.kind(model.width, LEARNING[1]), TRAININGS[name])
     torch.manual_seed(1000 + seed)
     losses = [training.step(model.batches(*LEARNING))[0] for _ in range(steps)]
     return mean(losses[-max(1, steps // 10) :])
@@ -137,8 +197,13 @@ class Parts:
         return self.found[str(name)]
 
 
-def measure(plan: Plan, out: Path, allow_dirty: bool = False) -> None:
-    """Measure what is missing, then write all results to a file; ValueError where code is not committed."""
+def measure(
+    plan: Plan, out: Path, allow_dirty: bool = False, keep: bool = False, again: Collection[str] = ()
+) -> None:
+    """Measure what is missing, then write all results to a file; ValueError where code is not committed.
+
+    keep: results that the file has are not missing, but for the columns `again`, "speed" or trainings.
+    """
     torch.set_flush_denormal(True)
     here = machine.describe(CPU)
     if here["dirty"] and not allow_dirty:
@@ -147,39 +212,67 @@ def measure(plan: Plan, out: Path, allow_dirty: bool = False) -> None:
         )
     threads = sorted({1, machine.cores()})
     settings = {
-        "r": RATIO, "ratios": RATIOS, "wide": WIDE, "lr": LR, "batch": SPEED, "learning_batch": LEARNING,
-        **asdict(plan), "threads": threads, "transformers": transformers.__version__,
+        "r": SPEED_SETTING.r, "trainings": list(TRAININGS), "wide": WIDE, "lr": LR, "batch": SPEED,
+        "learning_batch": LEARNING, **asdict(plan), "threads": threads,
+        "transformers": transformers.__version__,
         **{name: here[name] for name in ("commit", "machine", "cpu", "torch", "numba", "blas")},
     }  # fmt: skip
+    kept, commits = results(out, settings, again) if keep else ({}, {})
+    columns = {key: trainings_of(model) for key, model in MODELS.items()}
     times = [(key, count) for key in MODELS for count in threads]
-    trainings = [
-        (key, r or "dense", seed)
-        for key, model in MODELS.items()
-        if model.learns
-        for seed in plan.seeds
-        for r in (None, *RATIOS)
-    ]
+    trainings = [(key, name, seed) for key in MODELS for seed in plan.seeds for name in columns[key]]
     parts = Parts(out.with_suffix(".parts") if allow_dirty else PARTS, settings, len(times) + len(trainings))
+    parts.found = kept | parts.found
+    for column in (TIMES, *TRAININGS):
+        of_column = times if column == TIMES else [name for name in trainings if name[1] == column]
+        new = any(str(name) not in kept for name in of_column)
+        commits[column] = sorted({*commits.get(column, []), *([here["commit"]] if new else [])})
     for key, count in parts.missing(times):
         torch.set_num_threads(count)
         parts.add((key, count), speed(MODELS[key], SPEED, plan.rounds_of(MODELS[key])))
     processes = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(machine.cores(), processes) as pool:
         running = {
-            pool.submit(final_loss, key, None if r == "dense" else r, seed, plan.steps): (key, r, seed)
-            for key, r, seed in parts.missing(trainings)
+            pool.submit(final_loss, key, name, seed, plan.steps): (key, name, seed)
+            for key, name, seed in parts.missing(trainings)
         }
         for one in as_completed(running):
             parts.add(running[one], float(f"{one.result():.5g}"))
     rows = []
     for key, model in MODELS.items():
         speeds = {str(count): parts[key, count] for count in threads if parts[key, count]}
-        losses = {
-            str(r): [parts[key, r, seed] for seed in plan.seeds] for r in ("dense", *RATIOS) if model.learns
-        }
+        losses = {name: [parts[key, name, seed] for seed in plan.seeds] for name in columns[key]}
         rows.append(
             {"name": model.name, "width": model.width, **layers(model), "speed": speeds, "losses": losses}
         )
-    save({out: json_text({**settings, "models": rows}, indent=1)})
+    save({out: json_text({**settings, "commits": commits, "models": rows}, indent=1)})
     parts.path.unlink()
     print(f"written: {out}")
+
+
+def results(
+    file: Path, settings: Mapping[str, Any], again: Collection[str]
+) -> tuple[dict[str, Any], dict[str, list[str]]]:
+    """Return a file's measurements by name, and the commits of each column, without the columns `again`.
+
+    ValueError where they were measured under other conditions.
+    """
+    stored = parsed(file.read_bytes())
+    here = parsed(json_text(dict(settings)))
+    other = [name for name in CONDITIONS if stored[name] != here[name]]
+    if other:
+        named = ", ".join(f"{name} = {stored[name]}, not {here[name]}" for name in other)
+        raise ValueError(f"{file} was measured with {named}: measure all again, without --keep")
+    found: dict[str, Any] = {}
+    for row in stored["models"]:
+        key = f"{row['name']} {row['width']}"
+        if TIMES not in again:
+            found |= {str((key, count)): row["speed"].get(str(count), {}) for count in stored["threads"]}
+        for name, losses in row["losses"].items():
+            if name not in again:
+                found |= {
+                    str((key, name, seed)): loss for seed, loss in zip(stored["seeds"], losses, strict=True)
+                }
+    commits = stored.get("commits") or {name: [stored["commit"]] for name in (TIMES, *TRAININGS)}
+    known = {TIMES, *(name for row in stored["models"] for name in row["losses"])} - set(again)
+    return found, {name: commits[name] for name in known}

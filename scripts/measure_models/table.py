@@ -1,6 +1,6 @@
-"""The table of the measured models, rendered from their published file into the method card."""
+"""The tables of the measured models, rendered from their published file into the method card."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -10,74 +10,104 @@ from msbp.files import parsed, save
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE, CARD = ROOT / "outputs/published/models.json", ROOT / "src/msbp/sparse/README.md"
-COSTLY = 1.5  # times the dense loss: a ratio that costs more learning than that is named
+COSTLY = 1.5  # times the dense loss: settings that cost more learning than that are named
+Row = Mapping[str, Any]
 
 
 def render(file: Path = FILE, card: Path = CARD) -> None:
-    """Write the table of a published file into the method card."""
-    table = rendered(parsed(file.read_bytes()))
-    save({card: shown_in(card.read_text(encoding="utf-8"), lambda name: f"{table}\n")})
+    """Write the tables of a published file into the method card."""
+    tables = rendered(parsed(file.read_bytes()))
+    save({card: shown_in(card.read_text(encoding="utf-8"), lambda name: f"{tables}\n")})
 
 
-def rendered(found: Mapping[str, Any]) -> str:
-    """Return the table and its caption."""
-    ratios = [str(r) for r in found["ratios"]]
+def rendered(found: Row) -> str:
+    """Return both tables with their captions."""
+    return "\n\n".join([*speeds(found), *learning(found)])
+
+
+def speeds(found: Row) -> list[str]:
+    """Return the table of speed and its caption."""
     cores = str(max(found["threads"]))
-    head = [
-        "model", "width", "layers", "BP", "total", f"total, {cores} threads", "loss, dense",
-        *[f"loss, r = {r}" for r in ratios],
+    head = ["model", "width", "layers", "BP", "total", "ceiling", f"total, {cores} threads"]
+    rows = [
+        [
+            row["name"], str(row["width"]), f"{row['converted']} of {row['linear']}",
+            speedup(row["speed"].get("1"), "bp_ms"), speedup(row["speed"].get("1"), "total_ms"),
+            ceiling(row["speed"].get("1")), speedup(row["speed"].get(cores), "total_ms"),
+        ]
+        for row in found["models"]
     ]  # fmt: skip
-    lines = [head, ["---"] * len(head), *[cells(row, ratios, cores) for row in found["models"]]]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return "\n\n".join([table, *filter(None, [caption(found), costs(found)])])
-
-
-def cells(row: Mapping[str, Any], ratios: list[str], cores: str) -> list[str]:
-    """Return the row of a model."""
-    losses = row["losses"]
+    examples, length = found["batch"]
     return [
-        row["name"], str(row["width"]), f"{row['converted']} of {row['linear']}",
-        speedup(row["speed"].get("1"), "bp_ms"), speedup(row["speed"].get("1"), "total_ms"),
-        speedup(row["speed"].get(cores), "total_ms"),
-        *[spread(losses[r]) if r in losses else "–" for r in ("dense", *ratios)],
-    ]  # fmt: skip
-
-
-def caption(found: Mapping[str, Any]) -> str:
-    """Return the conditions of the measurement."""
-    (examples, length), (few, short) = found["batch"], found["learning_batch"]
-    return (
+        table(head, rows),
         f"BP and total: how many times faster than the plain model with torch's fused AdamW, at r = "
-        f"{found['r']}, on 1 thread "
-        f"unless said: medians of {found['rounds']} steps of each in turns (a third of that at width "
-        f"{found['wide']}), with {examples} examples of {length} tokens, patches or rows. Losses after "
-        f"{found['steps']} steps with {few} × {short} (images: {few} × 16): mean (least–greatest) of "
-        f"{len(found['seeds'])} seeds. Layers: linear ones and LSTMs. A model whose layers are all too "
-        f"narrow for `convert` has no speed. {found['cpu']}, torch {found['torch']}, transformers "
-        f"{found['transformers']}, commit {found['commit'][:8]}."
+        f"{found['r']}, on 1 thread unless said: medians of {found['rounds']} steps of each in turns (a "
+        f"third of that at width {found['wide']}), with {examples} examples of {length} tokens, patches or "
+        "rows. Ceiling: total, if the backward pass of the converted layers took no time, and all else were "
+        "as in the plain model. Layers: linear ones and LSTMs. A model whose layers are all too narrow for "
+        f"`convert` has no speed. {conditions(found, ['speed'])}",
+    ]
+
+
+def learning(found: Row) -> list[str]:
+    """Return the table of losses, its caption, and the models that each setting costs much."""
+    names = found["trainings"]
+    rows = [
+        [row["name"], *(spread(row["losses"][name]) if name in row["losses"] else "–" for name in names)]
+        for row in found["models"]
+        if row["losses"]
+    ]
+    few, short = found["learning_batch"]
+    paragraphs = [
+        table(["loss", *map(heading, names)], rows),
+        f"After {found['steps']} steps with {few} × {short} tokens or rows (images: {few} × 16 patches): "
+        f'mean (least–greatest) of {len(found["seeds"])} seeds. Per slot: with `memory="per_slot"`. '
+        "Feed-forward: converted are these layers alone, where a model has others. "
+        f"{conditions(found, names)}",
+    ]
+    costs = [f"at {heading(name)}: {', '.join(slow)}" for name in names if (slow := costly(found, name))]
+    return [*paragraphs, *[f"More than {COSTLY} times the dense loss: {'; '.join(costs)}."] * bool(costs)]
+
+
+def costly(found: Row, name: str) -> list[str]:
+    """Return the models whose loss is far above the dense one in a training."""
+    return [
+        row["name"]
+        for row in found["models"]
+        if name in row["losses"] and mean(row["losses"][name]) > COSTLY * mean(row["losses"]["dense"])
+    ]
+
+
+def conditions(found: Row, columns: Iterable[str]) -> str:
+    """Return processor, versions and the commits of these columns."""
+    commits = sorted({commit[:8] for name in columns for commit in found["commits"][name]})
+    return (
+        f"{found['cpu']}, torch {found['torch']}, transformers {found['transformers']}, commit "
+        f"{' and '.join(commits)}."
     )
 
 
-def costs(found: Mapping[str, Any]) -> str:
-    """Return where a ratio has to be larger, by the losses."""
-    sentences = []
-    for r in found["ratios"]:
-        slow = [
-            row["name"]
-            for row in found["models"]
-            if str(r) in row["losses"] and mean(row["losses"][str(r)]) > COSTLY * mean(row["losses"]["dense"])
-        ]
-        if slow:
-            sentences.append(f"At r = {r}: {', '.join(slow)}.")
-    if not sentences:
-        return ""
-    needed = "so that a larger r or `exclude=` is needed"
-    return f"More than {COSTLY} times the dense loss, {needed}: {' '.join(sentences)}"
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """Return a table in Markdown."""
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows])
 
 
-def speedup(times: Mapping[str, list[float]] | None, name: str) -> str:
+def heading(name: str) -> str:
+    """Return the heading of a training."""
+    return name if name == "dense" else f"r = {name}"
+
+
+def speedup(times: Row | None, name: str) -> str:
     """Return the ratio of a dense and a sparse time."""
     return "–" if times is None else f"{times[name][0] / times[name][1]:.2f}×"
+
+
+def ceiling(times: Row | None) -> str:
+    """Return the ratio that a backward pass of no time in the converted layers would give."""
+    if times is None or len(times["bp_ms"]) < 3:
+        return "–"
+    (whole, _, least), total = times["bp_ms"], times["total_ms"][0]
+    return f"{total / (total - whole + least):.2f}×"
 
 
 def spread(losses: list[float]) -> str:

@@ -1,10 +1,12 @@
 """Each measured model is measured on its task, and a measurement that was interrupted goes on."""
 
+import copy
 import json
 from concurrent.futures import Future
 from dataclasses import replace
 
 import pytest
+import torch
 
 pytest.importorskip("transformers")
 
@@ -13,6 +15,7 @@ from msbp.training import machine
 from scripts.measure_models import measure as script
 from scripts.measure_models.models import MODELS
 from scripts.measure_models.table import rendered
+from scripts.measure_models.trainings import TRAININGS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 PLAN = script.Plan(rounds=1, steps=1, seeds=(0,))
@@ -63,7 +66,7 @@ def test_an_interrupted_measurement_goes_on_where_it_stopped(measured, tmp_path,
     out = tmp_path / "models.json"
     complete, stop = script.Parts.add, len(MODELS)
     times = len(MODELS) * len({1, machine.cores()})
-    trainings = sum(model.learns for model in MODELS.values()) * (1 + len(script.RATIOS))
+    trainings = sum(len(script.trainings_of(model)) for model in MODELS.values())
 
     def add(self, name, value):
         if len(self.found) == stop:
@@ -81,3 +84,55 @@ def test_an_interrupted_measurement_goes_on_where_it_stopped(measured, tmp_path,
     assert len([*first, *measured]) == times + trainings + 1  # what was under way is measured again
     assert [row["name"] for row in found["models"]] == [model.name for model in MODELS.values()]
     assert not out.with_suffix(".parts").exists() and rendered(found)
+
+
+def test_results_that_a_file_has_are_kept_with_their_commits(measured, tmp_path, monkeypatch):
+    out = tmp_path / "models.json"
+    commit = iter("abc")
+    describe = machine.describe
+    monkeypatch.setattr(machine, "describe", lambda device: describe(device) | {"commit": next(commit)})
+    monkeypatch.setattr(script, "TRAININGS", {name: TRAININGS[name] for name in ("dense", "0.04")})
+    script.measure(PLAN, out, allow_dirty=True)
+    first = json.loads(out.read_text())
+    measured.clear()
+    monkeypatch.setattr(script, "TRAININGS", {name: TRAININGS[name] for name in ("dense", "0.04", "0.1")})
+    script.measure(PLAN, out, allow_dirty=True, keep=True)
+    second = json.loads(out.read_text())
+    assert measured == ["loss"] * sum(model.learns for model in MODELS.values())
+    assert second["commits"] == {"speed": ["a"], "dense": ["a"], "0.04": ["a"], "0.1": ["b"]}
+    for old, new in zip(first["models"], second["models"], strict=True):
+        assert old["losses"].items() <= new["losses"].items() and old["speed"] == new["speed"]
+    measured.clear()
+    script.measure(PLAN, out, allow_dirty=True, keep=True, again=["speed"])
+    assert json.loads(out.read_text())["commits"] == second["commits"] | {"speed": ["c"]}
+    assert set(measured) == set(MODELS)
+
+
+def test_results_from_other_conditions_are_not_kept(measured, tmp_path):
+    out = tmp_path / "models.json"
+    script.measure(PLAN, out, allow_dirty=True)
+    with pytest.raises(ValueError, match="steps = 1, not 2: measure all again"):
+        script.measure(replace(PLAN, steps=2), out, allow_dirty=True, keep=True)
+
+
+@pytest.mark.parametrize("kind", ["BERT 256", "word LM (LSTM) 256"])
+def test_the_ceiling_is_of_a_model_whose_converted_layers_have_a_free_backward_pass(kind, monkeypatch):
+    monkeypatch.setattr(layers, "MIN_WIDTH", 128)
+    model = MODELS[kind]
+    plain = model.kind(128, 9).eval()
+    free = script.free(copy.deepcopy(plain))
+    batch = model.batches(2, 9)
+    loss = free(**batch)["loss"]
+    assert torch.equal(loss, plain(**batch)["loss"])
+    loss.backward()
+    taken = set(script.converted(plain, TRAININGS["0.04"]))
+    for name, parameter in free.named_parameters():
+        used = name.rpartition(".")[0] not in taken
+        assert (parameter.grad is not None) == used, name
+
+
+def test_feed_forward_layers_are_trained_alone_where_there_are_others():
+    found = {name: script.trainings_of(model)[-1] for name, model in MODELS.items() if model.learns}
+    alone = {name for name, last in found.items() if "feed-forward" in last}
+    assert {"BERT 256", "T5 256"} <= alone
+    assert not alone & {"word LM (LSTM) 256", "tabular MLP 512", "MLP-Mixer 256"}

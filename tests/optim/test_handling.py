@@ -157,3 +157,17 @@ def test_a_schedule_that_cycles_the_momentum(ours, theirs):
                 cycle.step()
 
     assert run(twins, 50, between=advance) <= 5e-6
+
+
+def test_no_row_is_left_behind_while_the_betas_change():
+    model = network(r=1 / 64)
+    optimizer = optim.AdamW(model.parameters())
+    group, behind = optimizer.param_groups[0], []
+    for beta in (0.9, 0.9, 0.89, 0.88, 0.88):
+        group["betas"] = (beta, 0.999)
+        x, y = batch()
+        cross_entropy(model(x), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        behind.append(any("last_step" in state for state in optimizer.state.values()))
+    assert behind == [True, True, False, False, True]

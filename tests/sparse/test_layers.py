@@ -202,3 +202,18 @@ def stack():
 def test_an_iterator_of_patterns_is_read_as_a_list(argument):
     given, listed = (convert(stack(), 0.5, **{argument: names}) for names in (iter(["0", "2"]), ["0", "2"]))
     assert given == listed and ("0" in given) == (argument == "layers")
+
+
+def test_layers_that_cannot_be_sparse_are_named_with_the_reason():
+    model = nn.ModuleDict({
+        "attention": nn.MultiheadAttention(16, 2), "gru": nn.GRU(16, 16), "first": nn.Linear(16, 16),
+        "norm": nn.utils.parametrizations.weight_norm(nn.Linear(16, 16)), "out": nn.Linear(16, 4),
+    })  # fmt: skip
+    kept = convert(model, 0.25, min_width=16)
+    assert list(kept) == ["first"]
+    assert "NonDynamicallyQuantizableLinear: of linear" in kept.skipped["attention.out_proj"]
+    assert "GRU: of recurrent" in kept.skipped["gru"] and "parametrized" in kept.skipped["norm"]
+    again = convert(model, 0.25, layers="out")
+    assert list(again) == ["out"]
+    with pytest.raises(ValueError, match="GRU: of recurrent layers, only nn.LSTM itself"):
+        convert(nn.Sequential(nn.GRU(16, 16)))

@@ -100,3 +100,27 @@ def test_the_largest_call_of_a_layer_counts_in_the_order_of_the_last_ones():
     assert list(found) == ["b", "a"]
     assert found["a"].arguments[0].shape == (5, 4) and not found["a"].arguments[0].requires_grad
     assert found["b"].arguments[0].requires_grad
+
+
+class Tagger(nn.Module):
+    """An LSTM on packed sequences of embeddings."""
+
+    def __init__(self):
+        super().__init__()
+        self.table, self.rnn, self.out = nn.Embedding(9, 8), nn.LSTM(8, 6), nn.Linear(6, 3)
+
+    def forward(self, words, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(self.table(words), lengths, enforce_sorted=False)
+        return self.out(self.rnn(packed)[0].data)
+
+
+GAIN = trial.gain
+
+
+def test_layers_may_take_packed_sequences(monkeypatch):
+    model, sample = Tagger(), (torch.randint(9, (5, 3)), torch.tensor([2, 5, 4]))
+    monkeypatch.setattr(trial, "gain", lambda *given: GAIN(*given) and 1.5)
+    kept = convert(model, 0.5, sample=sample)
+    assert list(kept) == ["rnn"]
+    assert {row.name for row in status(model, sample) if row.measured} == {"rnn", "out"}
+    assert all(p.grad is None for p in model.parameters())

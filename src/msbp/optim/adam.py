@@ -65,11 +65,15 @@ class FusedAdam(FusedOptimizer):
                 self._settle_state(p, state, group.get("last_betas", betas_of(group)))
 
     def _update_group(self, group: Group) -> None:
-        betas = betas_of(group)
-        if group.get("last_betas", betas) != betas:
+        if not self._takes_rows(group):
             self._settle_group(group)  # rows that wait have decayed with the betas so far
-        group["last_betas"] = betas
         super()._update_group(group)
+        group["last_betas"] = betas_of(group)
+
+    def _takes_rows(self, group: Group) -> bool:
+        """Return False while a schedule changes the betas: each step would have to settle all rows."""
+        betas = betas_of(group)
+        return group.get("last_betas", betas) == betas
 
     def load_state_dict(self, state_dict: State) -> None:
         super().load_state_dict(state_dict)

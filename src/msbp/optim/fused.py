@@ -157,7 +157,7 @@ class FusedOptimizer(torch.optim.Optimizer):
                     raise mismatch(f"state {moment!r}", tensor.shape, shape)
                 return None
         if type(gradient) is RowSparseGradient:
-            parts = gradient.parts()
+            parts = gradient.parts() if self._takes_rows(group) else None
             if parts is not None:
                 indices, rows = parts
                 n, (u, i) = shape[0], rows.shape
@@ -187,6 +187,10 @@ class FusedOptimizer(torch.optim.Optimizer):
 
     def _to_dense(self, p: Tensor, state: State, group: Group) -> None:
         """Bring rows that are behind up to the present step, for a dense update."""
+
+    def _takes_rows(self, group: Group) -> bool:
+        """Return whether this step leaves rows without gradient behind."""
+        return True
 
     @abstractmethod
     def _moments(self, group: Group) -> tuple[str, ...]:

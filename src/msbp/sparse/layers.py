@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from .memory import is_number
+from .torch_compat import Converted
 
 Pattern = str | re.Pattern[str]  # a dotted name, a glob, or a regular expression that is searched for
 Layers = Pattern | Iterable[Pattern] | Callable[[str, nn.Module], bool]
@@ -174,9 +175,9 @@ def hidden(
     linear = {name: module for name, module in model.named_modules() if is_linear(module)}
     outputs = output_layers(model, linear, last)
     skipped = {
-        name: f"LSTM {name!r} has a projection; only one with proj_size=0 can be sparse"
+        name: reason
         for name, module in model.named_modules()
-        if isinstance(module, nn.LSTM) and module.proj_size
+        if name not in candidates and (reason := obstacle(name, module))
     }
     for name, module in candidates.items():
         if name in outputs:
@@ -191,6 +192,20 @@ def hidden(
         elif min(sides(module)) < min_width:
             skipped[name] = f"narrower than min_width={min_width}"
     return [name for name in candidates if name not in skipped], skipped
+
+
+def obstacle(name: str, module: nn.Module) -> str | None:
+    """Return why a linear or recurrent layer that is not converted yet cannot be; None for other modules."""
+    kind = type(module).__name__
+    if isinstance(module, Converted) or not isinstance(module, nn.Linear | nn.RNNBase):
+        return None
+    if isinstance(module, nn.LSTM) and module.proj_size:
+        return f"LSTM {name!r} has a projection; only one with proj_size=0 can be sparse"
+    if parametrize.is_parametrized(module):
+        return "its weight is parametrized"
+    if isinstance(module, nn.RNNBase):
+        return f"{kind}: of recurrent layers, only nn.LSTM itself can be sparse"
+    return f"{kind}: of linear layers, only nn.Linear itself can be sparse"
 
 
 def hidden_groups(model: nn.Module) -> Sequence[Sequence[str]] | None:

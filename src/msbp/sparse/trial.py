@@ -127,11 +127,13 @@ def tensors(value: object) -> Iterator[Tensor]:
 
 
 def map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
-    """Return arguments with the function applied to their tensors; packed sequences and their like stay."""
+    """Return arguments with the function applied to their tensors."""
     if isinstance(value, Tensor):
         return function(value)
     if isinstance(value, Mapping):
         return {key: map_tensors(one, function) for key, one in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):  # named, such as a packed sequence
+        return type(value)(*(map_tensors(one, function) for one in value))
     if type(value) in (tuple, list):
         return type(value)(map_tensors(one, function) for one in value)
     return value
