@@ -139,8 +139,8 @@ def test_every_kernel_that_python_calls_is_timed():
 
 
 def test_arguments_have_the_names_of_the_kernel():
-    call = kernel_work.arguments(workspace.weight_gradients, (1, 2, 3))
-    assert call == {"table": 1, "count": 2, "B": 3}
+    call = kernel_work.arguments(workspace.weight_gradients, (1, 2, 3, 4))
+    assert call == {"table": 1, "count": 2, "B": 3, "threads": 4}
 
 
 def test_a_breakdown_is_a_result_that_analysis_reads(found):

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from .buffers import empty, uses_kernel
+from .kernels import parallel
 from .kernels.chain_forward import drop
 from .torch_compat import Context
 
@@ -76,5 +77,5 @@ def masked(x: Tensor, p: float, key: int) -> Tensor:
     if not uses_kernel(x):
         return x * (keep_mask((x.shape[0], x.shape[1]), p, key, x.device).to(x.dtype) * keep_scale(p))
     out = torch.empty_like(x)
-    drop(x.data_ptr(), out.data_ptr(), x.numel(), p, key)
+    drop(x.data_ptr(), out.data_ptr(), x.numel(), p, key, parallel.threads())
     return out

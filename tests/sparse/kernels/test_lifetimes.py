@@ -19,6 +19,10 @@ def remembered(source: str) -> list[str]:
     found = []
     for function in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)):
         given = {argument.arg for argument in function.args.args}
+        for node in (node for node in ast.walk(function) if isinstance(node, ast.Assign)):
+            if isinstance(node.value, ast.Name) and node.value.id in given:  # a job, which its caller holds
+                named = (name for target in node.targets for name in ast.walk(target))
+                given |= {name.id for name in named if isinstance(name, ast.Name)}
         kept = [node.value for node in ast.walk(function) if isinstance(node, ast.Assign | ast.AugAssign)]
         for value in kept:
             for call in (node for node in ast.walk(value) if isinstance(node, ast.Call)):

@@ -20,7 +20,7 @@ def images(B, i, used):
 def product(x, weight):
     """(B, n), or None where the kernel leaves it to BLAS."""
     z = torch.full((len(x), len(weight)), torch.nan)
-    done = product_of_used(x.data_ptr(), weight.data_ptr(), z.data_ptr(), *z.shape, x.shape[1])
+    done = product_of_used(x.data_ptr(), weight.data_ptr(), z.data_ptr(), *z.shape, x.shape[1], 1)
     return z if done else None
 
 

@@ -112,7 +112,7 @@ def test_the_kernels_tanh_is_as_exact_as_float32_allows():
     h, c, out, *rest = (torch.zeros(len(x), 1) for _ in range(6))
     bias, steps = torch.zeros(4), torch.tensor([[0, len(x)]])
     given = [t.data_ptr() for t in (gates, bias, bias, h, c, out)]
-    kernels.forward(*given, 4, *(t.data_ptr() for t in (*rest, steps)), 1, 1, True)
+    kernels.forward(*given, 4, *(t.data_ptr() for t in (*rest, steps)), 1, 1, True, 1)
     wanted = x.double().sigmoid(), x.double().tanh()
     for column, exact in zip((0, 1, 2, 3), (wanted[0], wanted[0], wanted[1], wanted[0]), strict=True):
         assert (gates[:, column] - exact).abs().max() < 4e-7

@@ -16,6 +16,7 @@ from torch.nn.functional import conv1d, embedding
 
 from ..buffers import arange, uses_kernel, zeros
 from ..kernels import conv as kernels
+from ..kernels import parallel
 
 EMPTY = -1  # padding
 
@@ -93,7 +94,8 @@ def best_windows_fast(batch: Batch, weight: Tensor, bias: Tensor) -> tuple[Tenso
     slices = weight.view(channels, window, width).transpose(0, 1).reshape(window * channels, width)
     shape = len(batch.offsets) - 1, channels
     best, start = batch.x.new_empty(shape), batch.ids.new_empty(shape)
-    kernels.best_windows(window, *arrays(batch.x @ slices.T, batch.ids, batch.offsets, bias, best, start))
+    inputs = arrays(batch.x @ slices.T, batch.ids, batch.offsets, bias)
+    kernels.best_windows(window, *inputs, *arrays(best, start), parallel.threads())
     return best, start
 
 
@@ -128,11 +130,12 @@ def scatter(
     channels, _, window, width = weight.shape
     inputs = arrays(*entries, ids, shifts)
     grad_weight, grad_bias = weight.new_empty(weight.shape), weight.new_empty(channels)
-    kernels.weight_gradient(*inputs, *arrays(x, grad_weight.view(channels, window, width), grad_bias))
+    outputs = arrays(grad_weight.view(channels, window, width), grad_bias)
+    kernels.weight_gradient(*inputs, *arrays(x), *outputs, parallel.threads())
     if not need_x:
         return grad_weight, grad_bias, None
     grad_x = x.new_empty(x.shape)
-    kernels.input_gradient(*inputs, *arrays(weight.view(channels, window, width), grad_x))
+    kernels.input_gradient(*inputs, *arrays(weight.view(channels, window, width), grad_x), parallel.threads())
     return grad_weight, grad_bias, grad_x
 
 

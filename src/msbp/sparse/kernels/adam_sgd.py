@@ -1,5 +1,6 @@
 """Steps of Adam and SGD over all parameters of a group in one call; row-sparse gradients go row by row.
 
+Each part of a step has its share of every parameter's rows, or of its columns where the gradient is dense.
 Letters: n rows, i columns of a weight, u rows that have a gradient. A dense parameter is one row.
 """
 
@@ -11,6 +12,7 @@ from numba import carray, types
 from numba.extending import intrinsic
 
 from .compile import kernel
+from .parallel import LINE, parts_of, share, spread
 from .simd import BYTES, Lanes, floats, ints, ladder, longs, pointer
 
 _WHOLE = (
@@ -29,13 +31,31 @@ def table_of(address, count):
 
 
 @kernel
-def gradient_rows(r):
-    """Return for each of the n rows the index of its gradient among the u rows, or -1."""
-    at, indices = np.full(r.n, -1, np.int64), longs(r.indices, r.u)
-    for q in range(r.u):
-        if 0 <= indices[q] < r.n:
-            at[indices[q]] = q
+def gradient_rows(records):
+    """Return the index of each row's gradient among the u rows, or -1: of all row-sparse ones, in turn."""
+    size = 0
+    for index in range(records.size):
+        size += records[index].n if records[index].rows else 0
+    at, first = np.full(size, -1, np.int64), 0
+    for index in range(records.size):
+        r = records[index]
+        if r.rows:
+            indices = longs(r.indices, r.u)
+            for q in range(r.u):
+                if 0 <= indices[q] < r.n:
+                    at[first + indices[q]] = q
+            first += r.n
     return at
+
+
+@kernel
+def floats_in(records):
+    """Return the size of all gradients."""
+    size = 0
+    for index in range(records.size):
+        r = records[index]
+        size += (r.u if r.rows else r.n) * r.i
+    return size
 
 
 def updated(f: Lanes, p: ir.Value, first: ir.Value, second: ir.Value, keep, rate, root, eps) -> ir.Value:
@@ -100,17 +120,17 @@ def adam_dense(p, m, v, g, decay1, decay2, keep, rate, root, eps):
 
 
 @kernel
-def adam_rows(r, powers1, powers2, keep, rate, root, eps):
-    """A step of Adam with a row-sparse gradient.
+def adam_rows(r, at, start, stop, powers1, powers2, keep, rate, root, eps):
+    """A step of Adam with a row-sparse gradient, for rows from start to stop.
 
     Moments of rows without gradient only decay, so they are left as they are and last_step gives their age. A
     row that has had no gradient for longer than the powers reach only decays: its update is below float32's
     resolution.
     """
-    n, i, horizon = r.n, r.i, powers1.size - 1
+    i, horizon = r.i, powers1.size - 1
     new1, new2 = np.float32(1 - powers1[1]), np.float32(1 - powers2[1])
-    last, at = ints(r.last_step, n), gradient_rows(r)
-    for j in range(n):
+    last = ints(r.last_step, r.n)
+    for j in range(start, stop):
         age, row = max(1, r.step - last[j]), j * i * BYTES
         p, m, v = r.weight + row, r.first + row, r.second + row
         if at[j] >= 0:
@@ -131,22 +151,34 @@ def adam_rows(r, powers1, powers2, keep, rate, root, eps):
 
 
 @kernel
-def adam(table, count, lr, decay, beta1, beta2, eps, powers1, powers2):
-    """One step of Adam, which multiplies all weights by 1 - decay.
-
-    powers1 and powers2 (float64) are beta to the power of 0, 1, 2 and so on.
-    """
-    eps, keep, records = np.float32(eps), np.float32(1 - decay), table_of(table, count)
+def adam_part(job, part, parts):
+    table, count, at, lr, decay, beta1, beta2, eps, powers1, powers2 = job
+    eps, keep, records, first = np.float32(eps), np.float32(1 - decay), table_of(table, count), 0
     for index in range(count):
         r = records[index]
         rate = np.float32(lr / (1 - beta1**r.step))
         root = np.float32(1 / math.sqrt(1 - beta2**r.step))
         if r.rows:
-            adam_rows(r, powers1, powers2, keep, rate, root, eps)
+            start, stop = share(part, parts, r.n, 1)
+            adam_rows(r, at[first:], start, stop, powers1, powers2, keep, rate, root, eps)
+            first += r.n
         else:
-            size = r.n * r.i
-            p, m, v = floats(r.weight, size), floats(r.first, size), floats(r.second, size)
-            adam_dense(p, m, v, floats(r.grad, size), beta1, beta2, keep, rate, root, eps)
+            start, stop = share(part, parts, r.n * r.i, LINE * LINE)
+            size, offset = stop - start, start * BYTES
+            p, m = floats(r.weight + offset, size), floats(r.first + offset, size)
+            v = floats(r.second + offset, size)
+            adam_dense(p, m, v, floats(r.grad + offset, size), beta1, beta2, keep, rate, root, eps)
+
+
+@kernel
+def adam(table, count, lr, decay, beta1, beta2, eps, powers1, powers2, threads):
+    """One step of Adam, which multiplies all weights by 1 - decay.
+
+    powers1 and powers2 (float64) are beta to the power of 0, 1, 2 and so on.
+    """
+    records = table_of(table, count)
+    job = (table, count, gradient_rows(records), lr, decay, beta1, beta2, eps, powers1, powers2)
+    spread(adam_part, job, parts_of(threads, LINE * LINE, floats_in(records)), threads)
 
 
 @kernel
@@ -165,11 +197,11 @@ def descend_plain(p, g, lr):
 
 
 @kernel
-def sgd_rows(r, lr, momentum):
-    """A step of SGD with a row-sparse gradient; with momentum all rows move."""
-    n, i, at = r.n, r.i, gradient_rows(r)
-    W, nothing = floats(r.weight, (n, i)), np.zeros(i, np.float32)
-    for j in range(n):
+def sgd_rows(r, at, start, stop, lr, momentum):
+    """A step of SGD with a row-sparse gradient, for rows from start to stop; with momentum all rows move."""
+    i, nothing = r.i, np.zeros(r.i, np.float32)
+    W = floats(r.weight, (r.n, i))
+    for j in range(start, stop):
         g = floats(r.rows + at[j] * i * BYTES, i) if at[j] >= 0 else nothing
         if r.first:
             descend(W[j], floats(r.first + j * i * BYTES, i), g, lr, momentum)
@@ -178,16 +210,28 @@ def sgd_rows(r, lr, momentum):
 
 
 @kernel
-def sgd(table, count, lr, momentum):
-    """One step of SGD, with momentum where there is a velocity (`first`)."""
-    lr, momentum, records = np.float32(lr), np.float32(momentum), table_of(table, count)
+def sgd_part(job, part, parts):
+    table, count, at, lr, momentum = job
+    lr, momentum, records, first = np.float32(lr), np.float32(momentum), table_of(table, count), 0
     for index in range(count):
         r = records[index]
-        size = r.n * r.i
-        p, g = floats(r.weight, size), floats(r.grad, size)
         if r.rows:
-            sgd_rows(r, lr, momentum)
-        elif r.first:
-            descend(p, floats(r.first, size), g, lr, momentum)
+            start, stop = share(part, parts, r.n, 1)
+            sgd_rows(r, at[first:], start, stop, lr, momentum)
+            first += r.n
+            continue
+        start, stop = share(part, parts, r.n * r.i, LINE * LINE)
+        size, offset = stop - start, start * BYTES
+        p, g = floats(r.weight + offset, size), floats(r.grad + offset, size)
+        if r.first:
+            descend(p, floats(r.first + offset, size), g, lr, momentum)
         else:
             descend_plain(p, g, lr)
+
+
+@kernel
+def sgd(table, count, lr, momentum, threads):
+    """One step of SGD, with momentum where there is a velocity (`first`)."""
+    records = table_of(table, count)
+    job = (table, count, gradient_rows(records), lr, momentum)
+    spread(sgd_part, job, parts_of(threads, LINE * LINE, floats_in(records)), threads)

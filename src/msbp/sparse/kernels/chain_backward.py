@@ -9,7 +9,8 @@ The paper's Algorithm 2 for a stage, from ∂ℓ/∂z on:
 
 Letters: B batch, i inputs and n outputs of a stage, k kept. A stage gets ∂ℓ/∂z as a matrix, or as the
 factors of the stage above (entries and weight), whose product is formed one row at a time. Memories
-change only after all stages were finite.
+change only after all stages were finite. Rows of the batch are divided among threads, except in what goes
+from one to the next; what sums over them does so in their order.
 """
 
 import numpy as np
@@ -17,7 +18,8 @@ import numpy as np
 from .blas import product_nn, product_tn
 from .chain_forward import NONE, PER_SLOT, RELU, SEQUENTIAL, SHARED, keep_scale, stage_table
 from .compile import kernel
-from .rows import by_column, form_rows, weighted_sum
+from .parallel import PARTS, parts_of, share, spread
+from .rows import by_column, form_part, list_columns, sum_rows, weighted_sum
 from .select import (
     INFINITE,
     add,
@@ -36,10 +38,19 @@ from .simd import BYTES, floats, ints
 NARROW = 32  # a dense stage with at most so many outputs hands its gradient down as factors, too
 
 
+SELECTION = 10  # top-k and memory of a row take as long as reading so many rows
+
+
 @kernel
-def scratch_bytes(n):
-    """Return the size of the scratch memory for stages of at most n outputs."""
+def row_bytes(n):
+    """Return the size of the scratch memory for one row of n outputs: itself, top_k's arrays and a sum."""
     return 5 * search_size(n) * BYTES
+
+
+@kernel
+def scratch_bytes(n, B, threads):
+    """Return the size of the scratch memory for stages of at most n outputs: for each part, and all rows."""
+    return row_bytes(n) + (PARTS * threads * row_bytes(n) + B * n * BYTES if threads > 1 else 0)
 
 
 @kernel
@@ -81,11 +92,15 @@ def memory_before(s, b):
 
 
 @kernel
-def memory_after(s, b):
-    """Return the memory (n) that the rest of example b goes to; it has width 0 if there is none."""
+def memory_after(s, b, rest):
+    """Return the memory (n) that the rest of example b goes to; it has width 0 if there is none.
+
+    rest (B, n) or 0: where the rests of a shared memory wait to be summed.
+    """
     if s.kind == NONE:
         return floats(0, 0)
-    return floats(s.memory_next + (b * s.outputs * BYTES if s.kind == PER_SLOT else 0), s.outputs)
+    to, at = rest if rest else s.memory_next, b * s.outputs * BYTES
+    return floats(to + (at if rest or s.kind == PER_SLOT else 0), s.outputs)
 
 
 @kernel
@@ -96,35 +111,75 @@ def entries_of(s, b):
 
 
 @kernel
-def add_entries(row, values, columns, count):
-    for q in range(count):
-        row[columns[q]] += values[q]
+def add_entries(s, B, grad_bias):
+    """Add the entries of all examples to a sum over them."""
+    for b in range(B):
+        values, columns = entries_of(s, b)
+        for q in range(s.k):
+            if values[q] != 0:
+                grad_bias[columns[q]] += values[q]
 
 
 @kernel
-def select_each(s, grad, above, B, scratch, grad_bias):
-    """Estimate every row of ∂ℓ/∂h on its own; return how many were, or -1 if one is not finite."""
-    _, row, bits, search = row_and_search(s, scratch)
-    accumulate, distance = s.kind == SHARED, s.distance
-    gamma, estimated = np.float32(1 if accumulate else s.gamma), 0
-    for b in range(B):
+def select_part(job, part, parts):
+    """Estimate the rows of ∂ℓ/∂h of a part on their own.
+
+    estimated[part] ← how many were, or -1 if one is not finite. With several parts, the rests of a shared
+    memory go to `rest`.
+    """
+    table, count, depth, grad, B, scratch, grad_bias, distance, estimated = job
+    stages, shared = stage_table(table, count), 0
+    s, above = stages[depth], stages[min(depth + 1, count - 1)]
+    if s.kind == SHARED and parts > 1:
+        shared = scratch + parts * row_bytes(s.outputs)
+    scratch += part * row_bytes(s.outputs)
+    n, row, bits, search = row_and_search(s, scratch)
+    accumulate, bias = s.kind == SHARED and parts == 1, floats(grad_bias, n)
+    gamma, found = np.float32(1 if s.kind == SHARED else s.gamma), 0
+    start, stop = share(part, parts, B, 1)
+    for b in range(start, stop):
         form_grad_h(scratch, b, s, grad, above)
-        m, m_next, (values, columns) = memory_before(s, b), memory_after(s, b), entries_of(s, b)
+        m, m_next, (values, columns) = memory_before(s, b), memory_after(s, b, shared), entries_of(s, b)
         if skips(s, bits):
             move(row, search[2], 0, values, columns, 0)
+            if shared:
+                m_next[:] = 0
             continue
-        estimated += 1
+        found += 1
         if s.dense_bias:
-            add(grad_bias, row)
-        count, distance = sparsify(
+            add(bias, row)
+        entries, distance = sparsify(
             bits, m, gamma, m_next, accumulate, s.k, distance, search, values, columns, 0
         )
-        if count < 0:
+        if entries < 0:
+            found = -1
+            break
+    estimated[part] = found
+    if part == parts - 1:
+        s.distance = distance
+
+
+@kernel
+def select_each(table, count, depth, grad, B, scratch, grad_bias, threads):
+    """Estimate every row of ∂ℓ/∂h on its own; return how many were, or -1 if one is not finite."""
+    stages = stage_table(table, count)
+    s, above = stages[depth], stages[min(depth + 1, count - 1)]
+    n, parts, total = s.outputs, 1, 0
+    if s.kind != SEQUENTIAL and not s.dense_bias:
+        width = 1 if grad else above.k if above.k else above.outputs
+        parts = parts_of(threads, B, B * n * (width + SELECTION))
+    estimated = np.empty(parts, np.int64)
+    job = (table, count, depth, grad, B, scratch, grad_bias, s.distance, estimated)
+    spread(select_part, job, parts, threads)
+    for part in range(parts):
+        if estimated[part] < 0:
             return -1
-        if not s.dense_bias:
-            add_entries(grad_bias, values, columns, count)
-    s.distance = distance
-    return estimated
+        total += estimated[part]
+    if not s.dense_bias:
+        add_entries(s, B, floats(grad_bias, n))
+    if s.kind == SHARED and parts > 1:
+        sum_rows(scratch + parts * row_bytes(n), B, n, s.memory_next, threads)
+    return total
 
 
 @kernel
@@ -157,9 +212,9 @@ def select_unified(s, grad, above, B, scratch, grad_bias):
     for b in range(B):
         row, (values, columns) = floats(s.grad_h + b * n * BYTES, n), entries_of(s, b)
         move(row, search[2], count, values, columns, 0)  # g
-        remember(row, gamma, memory_after(s, b), accumulate)  # m ← γ(∂ℓ/∂h + m − g)
-        if not s.dense_bias:
-            add_entries(grad_bias, values, columns, count)
+        remember(row, gamma, memory_after(s, b, 0), accumulate)  # m ← γ(∂ℓ/∂h + m − g)
+    if not s.dense_bias:
+        add_entries(s, B, grad_bias)
     s.distance = distance
     return estimated
 
@@ -174,42 +229,60 @@ def row_and_search(s, scratch):
 
 
 @kernel
-def select(s, grad, above, B, scratch):
+def select(table, count, depth, grad, B, scratch, threads):
     """Estimate ∂ℓ/∂h of a sparse stage as entries; False if it is not finite."""
+    stages = stage_table(table, count)
+    s, above = stages[depth], stages[min(depth + 1, count - 1)]
     n = s.outputs
-    grad_bias = floats(s.grad_bias if s.grad_bias else scratch + 4 * search_size(n) * BYTES, n)
+    bias = s.grad_bias if s.grad_bias else scratch + 4 * search_size(n) * BYTES
+    grad_bias = floats(bias, n)
     grad_bias[:] = 0
     if s.kind == SHARED:
         floats(s.memory_next, n)[:] = 0
     if s.unified:
         estimated = select_unified(s, grad, above, B, scratch, grad_bias)
     else:
-        estimated = select_each(s, grad, above, B, scratch, grad_bias)
+        estimated = select_each(table, count, depth, grad, B, scratch, bias, threads)
     if s.kind == SHARED and estimated >= 0:  # m_next is the sum over estimated rows so far
-        m, m_next, share = floats(s.memory, n), floats(s.memory_next, n), s.gamma / max(1, estimated)
+        m, m_next, mean = floats(s.memory, n), floats(s.memory_next, n), s.gamma / max(1, estimated)
         for j in range(n):
-            m_next[j] = m_next[j] * np.float32(share) if estimated else m[j]
+            m_next[j] = m_next[j] * np.float32(mean) if estimated else m[j]
     return estimated >= 0
 
 
 @kernel
-def propagate(s, B):
-    """Form ∂ℓ/∂x ← Wᵀ g (B, i) of a sparse stage."""
-    for b in range(B):
+def propagate(job, part, parts):
+    """Form a part of the rows of ∂ℓ/∂x ← Wᵀ g (B, i) of a sparse stage."""
+    table, count, depth, B = job
+    s = stage_table(table, count)[depth]
+    start, stop = share(part, parts, B, 1)
+    for b in range(start, stop):
         at = b * s.k * BYTES
         out = s.grad_x + b * s.inputs * BYTES
         weighted_sum(out, s.weight, s.inputs, s.columns + at, s.values + at, 0, s.k)
 
 
 @kernel
-def dense_stage(s, grad, above, B, sgemm, scratch):
+def grad_h_part(job, part, parts):
+    """Form a part of the rows of ∂ℓ/∂h (B, n) of a dense stage."""
+    table, count, depth, grad, B = job
+    stages = stage_table(table, count)
+    s, above = stages[depth], stages[min(depth + 1, count - 1)]
+    start, stop = share(part, parts, B, 1)
+    for b in range(start, stop):
+        form_grad_h(s.grad_h + b * s.outputs * BYTES, b, s, grad, above)
+
+
+@kernel
+def dense_stage(table, count, depth, grad, B, sgemm, threads):
     """Form the gradients of a stage that propagates all of ∂ℓ/∂h."""
+    stages = stage_table(table, count)
+    s, above = stages[depth], stages[min(depth + 1, count - 1)]
     n = s.outputs
-    grad_bias = floats(s.grad_bias if s.grad_bias else scratch, n)
-    grad_bias[:] = 0
-    for b in range(B):
-        form_grad_h(s.grad_h + b * n * BYTES, b, s, grad, above)
-        add(grad_bias, floats(s.grad_h + b * n * BYTES, n))
+    width = 1 if grad else above.k if above.k else above.outputs
+    spread(grad_h_part, (table, count, depth, grad, B), parts_of(threads, B, B * n * width), threads)
+    if s.grad_bias:
+        sum_rows(s.grad_h, B, n, s.grad_bias, threads)
     if s.grad_weight:
         product_tn(sgemm, s.grad_h, s.x, s.grad_weight, n, s.inputs, B)
     if s.grad_x:
@@ -217,23 +290,23 @@ def dense_stage(s, grad, above, B, sgemm, scratch):
 
 
 @kernel
-def backward(table, count, B, grad, sgemm, scratch):
+def backward(table, count, B, grad, sgemm, scratch, threads):
     """Propagate ∂ℓ/∂z of the last stage; return 0, or 1 + the stage whose gradient is not finite.
 
     The rows of ∂ℓ/∂W of sparse stages are counted here, for `weight_gradients` to form.
     """
     stages = stage_table(table, count)
     for depth in range(count - 1, -1, -1):
-        s, above = stages[depth], stages[min(depth + 1, count - 1)]
+        s = stages[depth]
         if s.k == 0:
-            dense_stage(s, grad, above, B, sgemm, scratch)
-        elif not select(s, grad, above, B, scratch):
+            dense_stage(table, count, depth, grad, B, sgemm, threads)
+        elif not select(table, count, depth, grad, B, scratch, threads):
             return depth + 1
         else:
             if s.starts:
                 s.touched = by_column(s.values, s.columns, B, s.outputs, s.k, s.starts, s.examples, s.weights)
             if s.grad_x:
-                propagate(s, B)
+                spread(propagate, (table, count, depth, B), parts_of(threads, B, B * s.k * s.inputs), threads)
         grad = s.grad_x
     for depth in range(count):
         s = stages[depth]
@@ -246,11 +319,25 @@ def backward(table, count, B, grad, sgemm, scratch):
 
 
 @kernel
-def weight_gradients(table, count, B):
-    """Form the rows of ∂ℓ/∂W ← g xᵀ of every sparse stage that has room for them."""
+def weight_part(job, part, parts):
+    """Form a part of the rows of ∂ℓ/∂W of every sparse stage."""
+    table, count, B = job
     stages = stage_table(table, count)
     for depth in range(count):
         s = stages[depth]
         if s.k and s.rows:
-            lists = s.starts, s.examples, s.weights
-            form_rows(*lists, s.outputs, s.x, B, s.inputs, s.indices, s.rows)
+            lists, sizes = (s.starts, s.examples, s.weights, s.outputs), (B, s.inputs)
+            form_part(*lists, s.x, *sizes, s.indices, s.rows, s.touched, part, parts)
+
+
+@kernel
+def weight_gradients(table, count, B, threads):
+    """Form the rows of ∂ℓ/∂W ← g xᵀ of every sparse stage that has room for them."""
+    stages, work, rows = stage_table(table, count), 0, 0
+    for depth in range(count):
+        s = stages[depth]
+        if s.k and s.rows:
+            list_columns(s.starts, s.outputs, s.indices)
+            work += B * s.k * s.inputs
+            rows = max(rows, s.touched)
+    spread(weight_part, (table, count, B), parts_of(threads, rows, work), threads)

@@ -10,7 +10,8 @@ from numba import carray
 
 from .blas import product_nt
 from .compile import kernel
-from .simd import bools, floats, longs, pointer, scramble, times
+from .parallel import LINE, parts_of, share, spread
+from .simd import bools, floats, longs, plus, pointer, scramble, times
 from .skip_zeros import product_of_used
 
 IDENTITY, RELU, TANH, CUBE = range(4)
@@ -95,54 +96,68 @@ def activate(row, bias, slope, activation, first, p, key):
 
 
 @kernel
-def forward(table, count, B, key, sgemm, given):
+def sweep(job, part, parts):
+    """Turn a part of the rows of a stage's product into its output z (and slope)."""
+    table, count, depth, B, key = job
+    s = stage_table(table, count)[depth]
+    n, stage_key = s.outputs, np.uint32(key + DEPTH_STEP * depth)
+    start, stop = share(part, parts, B, 1)
+    z, bias, slope = floats(s.z, (B, n)), floats(s.bias, n), floats(s.slope, (B, n))
+    for b in range(start, stop):
+        first = np.uint32(b * n)
+        if s.activation == RELU and s.p == 0:
+            relu(z[b], bias)
+        elif s.activation == RELU:
+            relu_dropout(z[b], bias, first, s.p, stage_key)
+        elif s.slope:
+            activate(z[b], bias, slope[b], s.activation, first, s.p, stage_key)
+        else:
+            row = z[b]
+            for j in range(n):
+                row[j] += bias[j]
+
+
+SWEEP = 4  # an activation with dropout takes as long as reading so many floats
+
+
+@kernel
+def forward(table, count, B, key, sgemm, given, threads):
     """Fill z (and slope) of every stage from x of the first; `given` stages have their product in z."""
     stages = stage_table(table, count)
     for depth in range(count):
         s = stages[depth]
         n = s.outputs
-        by_columns = depth == 0 and not given and product_of_used(s.x, s.weight, s.z, B, n, s.inputs)
+        by_columns = depth == 0 and not given and product_of_used(s.x, s.weight, s.z, B, n, s.inputs, threads)
         if depth >= given and not by_columns:
             product_nt(sgemm, s.x, s.weight, s.z, B, n, s.inputs)
-        z, bias, slope = floats(s.z, (B, n)), floats(s.bias, n), floats(s.slope, (B, n))
-        stage_key = np.uint32(key + DEPTH_STEP * depth)
-        for b in range(B):
-            first = np.uint32(b * n)
-            if s.activation == RELU and s.p == 0:
-                relu(z[b], bias)
-            elif s.activation == RELU:
-                relu_dropout(z[b], bias, first, s.p, stage_key)
-            elif s.slope:
-                activate(z[b], bias, slope[b], s.activation, first, s.p, stage_key)
-            else:
-                row = z[b]
-                for j in range(n):
-                    row[j] += bias[j]
+        spread(sweep, (table, count, depth, B, key), parts_of(threads, B, SWEEP * B * n), threads)
 
 
 @kernel
-def drop(x, out, size, p, key):
-    """out (size) ← x times the scale where the hash of a position keeps it, and zero elsewhere."""
+def drop_part(job, part, parts):
+    x, out, size, p, key = job
     limit, scale, key = drop_below(p), keep_scale(p), np.uint32(key)
     X, Z = floats(x, size), floats(out, size)
-    for j in range(size):
+    start, stop = share(part, parts, size, LINE)
+    for j in range(start, stop):
         word = scramble(np.uint32(j) ^ key)
         Z[j] = np.float32(0) if word < limit else X[j] * scale
 
 
 @kernel
-def cross_entropy(logits, target, allowed, grad, loss, B, C):
-    """Write the mean cross entropy to loss and its gradient at the logits (B, C) to grad.
+def drop(x, out, size, p, key, threads):
+    """out (size) ← x times the scale where the hash of a position keeps it, and zero elsewhere."""
+    spread(drop_part, (x, out, size, p, key), parts_of(threads, size // LINE, SWEEP * size), threads)
 
-    logits and grad are float32, target (B) is int64, allowed (B, C) is bool or 0 for all. Return False if a
-    target is no class.
-    """
+
+@kernel
+def loss_part(job, part, parts):
+    """Write the loss of each example of a part, and its share of the gradient at the logits (B, C)."""
+    logits, target, allowed, grad, B, C, losses = job
     y, P, A = longs(target, B), floats(grad, (B, C)), bools(allowed, (B, C))
-    for b in range(B):
-        if not 0 <= y[b] < C:
-            return False
-    mean, share = 0.0, np.float32(1 / B)
-    for b in range(B):
+    mean = np.float32(1 / B)
+    start, stop = share(part, parts, B, 1)
+    for b in range(start, stop):
         z, p, top = floats(logits + b * C * 4, C), P[b], np.float32(-np.inf)
         for c in range(C):
             p[c] = z[c] if not allowed or A[b, c] else np.float32(-np.inf)
@@ -152,10 +167,30 @@ def cross_entropy(logits, target, allowed, grad, loss, B, C):
         for c in range(C):
             p[c] = math.exp(p[c] - top)
             total += p[c]
-        mean += math.log(total) - of_target
+        losses[b] = math.log(total) - of_target
         for c in range(C):
-            p[c] *= share / total
+            p[c] *= mean / total
         if not allowed or A[b, y[b]]:  # a class that is not allowed has no gradient
-            p[y[b]] -= share
-    floats(loss, 1)[0] = mean / B
+            p[y[b]] -= mean
+
+
+EXPONENTIAL = 32  # takes as long as reading so many floats
+
+
+@kernel
+def cross_entropy(logits, target, allowed, grad, loss, B, C, threads):
+    """Write the mean cross entropy to loss and its gradient at the logits (B, C) to grad.
+
+    logits and grad are float32, target (B) is int64, allowed (B, C) is bool or 0 for all. Return False if a
+    target is no class.
+    """
+    y, losses, total = longs(target, B), np.empty(B, np.float64), 0.0
+    for b in range(B):
+        if not 0 <= y[b] < C:
+            return False
+    job = (logits, target, allowed, grad, B, C, losses)
+    spread(loss_part, job, parts_of(threads, B, EXPONENTIAL * B * C), threads)
+    for b in range(B):
+        total = plus(total, losses[b])
+    floats(loss, 1)[0] = total / B
     return True

@@ -1,12 +1,14 @@
 """Convolution: maxima over windows, selection among rows of channels, and gradients from single entries.
 
 Letters: U distinct rows of x, E their width, N positions, B sentences, F channels, w positions of a window,
-R rows, M entries, k kept. The index of an empty position is negative.
+R rows, M entries, k kept. The index of an empty position is negative. Threads divide the sentences, channels
+or rows of x among them, whichever a result has.
 """
 
 import numpy as np
 
 from .compile import kernel
+from .parallel import parts_of, share, spread
 from .rows import weighted_sum
 from .select import (
     FIRST_DISTANCE,
@@ -51,14 +53,12 @@ def widen(margin, rows, index, offsets, wide, wide_offsets):
 
 
 @kernel
-def best_windows(window, y, index, offsets, bias, best, start):
-    """best (B, F) = maximum over windows of h, start (B, F) = position of the argmax; ties go to the first.
-
-    y (U, w F) holds each row of x times each slice of the weight, so h is the sum of w shifted rows of y.
-    """
+def best_part(job, part, parts):
+    window, y, index, offsets, bias, best, start = job
     channels = bias.size
     h = np.empty(channels, y.dtype)
-    for b in range(offsets.size - 1):
+    begin, end = share(part, parts, offsets.size - 1, 1)
+    for b in range(begin, end):
         first, high, argmax = offsets[b], best[b], start[b]
         for at in range(first, offsets[b + 1] - window + 1):
             for f in range(channels):
@@ -73,6 +73,16 @@ def best_windows(window, y, index, offsets, bias, best, start):
                 larger = (at == first) | (h[f] > high[f]) | (h[f] != h[f])
                 high[f] = h[f] if larger else high[f]
                 argmax[f] = at if larger else argmax[f]
+
+
+@kernel
+def best_windows(window, y, index, offsets, bias, best, start, threads):
+    """best (B, F) = maximum over windows of h, start (B, F) = position of the argmax; ties go to the first.
+
+    y (U, w F) holds each row of x times each slice of the weight, so h is the sum of w shifted rows of y.
+    """
+    job, work = (window, y, index, offsets, bias, best, start), index.size * y.shape[1]
+    spread(best_part, job, parts_of(threads, offsets.size - 1, work), threads)
 
 
 @kernel
@@ -93,16 +103,13 @@ def by_channel(values, channels, count):
 
 
 @kernel
-def weight_gradient(values, channels, positions, index, shifts, x, grad_weight, grad_bias):
-    """Form ∂ℓ/∂W (F, w, E) and ∂ℓ/∂b (F) of the entries.
-
-    A window that starts at p has the positions p + shifts (w).
-    """
+def weight_part(job, part, parts):
+    values, begin, order, positions, index, shifts, x, grad_weight, grad_bias = job
     count, window, width = grad_weight.shape
-    begin, order = by_channel(values, channels, count)
     rows, kept = np.empty(order.size, np.int32), np.empty(order.size, np.float32)
-    out = address_of(grad_weight)
-    for f in range(count):
+    start, stop = share(part, parts, count, 1)
+    out = address_of(grad_weight) + start * window * width * BYTES
+    for f in range(start, stop):
         mine = order[begin[f] : begin[f + 1]]
         grad_bias[f] = 0
         for q in mine:
@@ -118,7 +125,29 @@ def weight_gradient(values, channels, positions, index, shifts, x, grad_weight, 
 
 
 @kernel
-def input_gradient(values, channels, positions, index, shifts, weight, grad_x):
+def weight_gradient(values, channels, positions, index, shifts, x, grad_weight, grad_bias, threads):
+    """Form ∂ℓ/∂W (F, w, E) and ∂ℓ/∂b (F) of the entries.
+
+    A window that starts at p has the positions p + shifts (w).
+    """
+    count, window, width = grad_weight.shape
+    begin, order = by_channel(values, channels, count)
+    job = (values, begin, order, positions, index, shifts, x, grad_weight, grad_bias)
+    spread(weight_part, job, parts_of(threads, count, (order.size + count) * window * width), threads)
+
+
+@kernel
+def input_part(job, part, parts):
+    starts, slices, shares, weight, grad_x = job
+    width, (start, stop) = weight.shape[2], share(part, parts, len(grad_x), 1)
+    for u in range(start, stop):
+        row, base = address_of(grad_x) + u * width * BYTES, address_of(weight)
+        # addresses are taken here, because numba frees an array behind its last use by name
+        weighted_sum(row, base, width, address_of(slices), address_of(shares), starts[u], starts[u + 1])
+
+
+@kernel
+def input_gradient(values, channels, positions, index, shifts, weight, grad_x, threads):
     """Form ∂ℓ/∂x (U, E) of the entries; weight is (F, w, E)."""
     window, count = weight.shape[1], len(grad_x)
     starts = np.zeros(count + 2, np.int64)
@@ -137,11 +166,8 @@ def input_gradient(values, channels, positions, index, shifts, weight, grad_x):
                     at = starts[index[positions[q] + shifts[j]] + 1]
                     slices[at], shares[at] = channels[q] * window + j, values[q]
                     starts[index[positions[q] + shifts[j]] + 1] = at + 1
-    width = weight.shape[2]
-    for u in range(count):
-        row, base = address_of(grad_x) + u * width * BYTES, address_of(weight)
-        # addresses are taken here, because numba frees an array behind its last use by name
-        weighted_sum(row, base, width, address_of(slices), address_of(shares), starts[u], starts[u + 1])
+    job, work = (starts, slices, shares, weight, grad_x), (slices.size + count) * weight.shape[2]
+    spread(input_part, job, parts_of(threads, count, work), threads)
 
 
 @kernel

@@ -1,18 +1,19 @@
 """An embedding before a chain: lookup, products shared by equal tokens, gradients summed by token.
 
 Letters: B batch, F tokens an example, V rows of the table, E their width, n outputs of the first stage, k
-kept, U distinct tokens of the batch. tokens (B, F) are int32. All arguments are addresses and sizes.
+kept, U distinct tokens of the batch. tokens (B, F) are int32. All arguments are addresses and sizes. Threads
+divide the rows of the batch among them, or the tokens, where rows are summed by token.
 """
 
 import numpy as np
 
 from .blas import part_product_nt
 from .compile import kernel
+from .parallel import LINE, parts_of, share, spread
 from .rows import add_weighted
 from .simd import BYTES, address_of, floats, ints, longs
 
 FEW = 8  # a token slot with at most B / 8 distinct tokens has their products formed once
-LINE = 16  # floats; packed rows are padded to whole cache lines
 
 
 @kernel
@@ -21,21 +22,31 @@ def padded(width):
 
 
 @kernel
-def gather(ids, tokens, table, x, count, V, E):
-    """Copy ids (int64) to tokens (int32), and their rows of the table (V, E) to x (count, E).
-
-    Return False if an id is not in the table.
-    """
+def gather_part(job, part, parts):
+    ids, tokens, table, x, count, V, E, known = job
     ID, T, W, X = longs(ids, count), ints(tokens, count), floats(table, (V, E)), floats(x, (count, E))
-    for at in range(count):
+    start, stop = share(part, parts, count, LINE)
+    for at in range(start, stop):
         token = ID[at]
         if token < 0 or token >= V:
-            return False
+            known[part] = False
+            break
         T[at] = token
         source, row = W[token], X[at]
         for c in range(E):
             row[c] = source[c]
-    return True
+
+
+@kernel
+def gather(ids, tokens, table, x, count, V, E, threads):
+    """Copy ids (int64) to tokens (int32), and their rows of the table (V, E) to x (count, E).
+
+    Return False if an id is not in the table.
+    """
+    parts = parts_of(threads, count // LINE, count * E)
+    known = np.ones(parts, np.bool_)
+    spread(gather_part, (ids, tokens, table, x, count, V, E, known), parts, threads)
+    return known.all()
 
 
 @kernel
@@ -61,15 +72,27 @@ def number(tokens, count, stride, seen, numbers, found, most):
 
 
 @kernel
-def first_product(tokens, table, x, weight, z, B, F, V, E, n, seen, numbers, shared, room, sgemm):
+def add_shared(job, part, parts):
+    """Add the shared products (·, n) of `few` slots to a part of the rows of z (B, n)."""
+    z, shared, numbers, B, F, n, few = job
+    N, line, ones = ints(numbers, (B, F)), np.empty(few, np.int32), np.ones(few, np.float32)
+    start, stop = share(part, parts, B, 1)
+    for b in range(start, stop):
+        for q in range(few):
+            line[q] = N[b, q]
+        add_weighted(z + b * n * BYTES, shared, n, address_of(line), address_of(ones), few)
+
+
+@kernel
+def first_product(tokens, table, x, weight, z, B, F, V, E, n, seen, numbers, shared, room, sgemm, threads):
     """z (B, n) = x weightᵀ for looked-up x (B, F E).
 
     Where a token slot has few distinct tokens, their products are formed once, as rows of `shared` (room, n),
     and added up; neighbouring slots that have many share one product of BLAS. numbers (B, F) is scratch.
     """
     T, N, S, W = ints(tokens, B * F), ints(numbers, (B, F)), ints(seen, (V + 1, 2)), floats(table, (V, E))
-    line, found, lines = np.empty(F, np.int32), np.empty(room, np.int32), np.empty((room, E), np.float32)
-    ones, width, used, few, many = np.ones(F, np.float32), F * E, 0, 0, 0
+    found, lines = np.empty(room, np.int32), np.empty((room, E), np.float32)
+    width, used, few, many = F * E, 0, 0, 0
     flat = ints(numbers, B * F)
     floats(z, B * n)[:] = 0
     for f in range(F + 1):
@@ -92,10 +115,8 @@ def first_product(tokens, table, x, weight, z, B, F, V, E, n, seen, numbers, sha
         for b in range(B):
             N[b, few] = N[b, f] + used  # slots with few tokens move together
         few, used = few + 1, used + distinct
-    for b in range(B):
-        for q in range(few):
-            line[q] = N[b, q]
-        add_weighted(z + b * n * BYTES, shared, n, address_of(line), address_of(ones), few)
+    job = (z, shared, numbers, B, F, n, few)
+    spread(add_shared, job, parts_of(threads, B, B * n * few), threads)
 
 
 @kernel
@@ -107,31 +128,82 @@ def number_all(tokens, count, V, seen, numbers, found):
 
 
 @kernel
-def gradient_from_factors(values, columns, numbers, weight, out, B, F, E, n, k, U):
-    """out (U, E) = ∂ℓ/∂x = g W summed by token, slot after slot, so that a slice of W stays in cache."""
-    P = padded(E)
-    packed, wide = np.zeros((n, P), np.float32), np.zeros((U, P), np.float32)
-    N, W, D = ints(numbers, (B, F)), floats(weight, (n, F, E)), floats(out, (U, E))
-    for f in range(F):
-        for j in range(n):
-            source, row = W[j, f], packed[j]
-            for c in range(E):
-                row[c] = source[c]
-        for b in range(B):
-            at, of = b * k * BYTES, N[b, f] * P * BYTES
-            add_weighted(address_of(wide) + of, address_of(packed), P, columns + at, values + at, k)
+def owners(numbers, count, U, parts):
+    """Return the part that sums the gradient of each token (U), such that all have about as many lookups."""
+    N, owner, lookups = ints(numbers, count), np.zeros(U, np.int64), np.zeros(U, np.int64)
+    if parts == 1:
+        return owner
+    load = np.zeros(parts, np.int64)
+    for at in range(count):
+        lookups[N[at]] += 1
     for u in range(U):
-        source, row = wide[u], D[u]
-        for c in range(E):
-            row[c] = source[c]
+        owner[u] = np.argmin(load)
+        load[owner[u]] += lookups[u]
+    return owner
 
 
 @kernel
-def gradient_from_rows(grad_x, numbers, out, B, F, E, U):
+def pack_slices(job, part, parts):
+    """Copy the weight (n, F, E) to packed (F, n, ·), for a part of the slots."""
+    weight, packed, E = job
+    F, n, _ = packed.shape
+    W, (start, stop) = floats(weight, (n, F, E)), share(part, parts, F, 1)
+    for f in range(start, stop):
+        for j in range(n):
+            source, row = W[j, f], packed[f, j]
+            for c in range(E):
+                row[c] = source[c]
+
+
+@kernel
+def sum_factors(job, part, parts):
+    """As gradient_from_factors, for the tokens of a part."""
+    values, columns, numbers, packed, out, B, F, E, n, k, owner = job
+    U, P = owner.size, packed.shape[2]
+    wide, N, D = np.zeros((U, P), np.float32), ints(numbers, (B, F)), floats(out, (U, E))
+    for f in range(F):
+        base = f * n * P * BYTES
+        for b in range(B):
+            if owner[N[b, f]] == part:
+                at, of = b * k * BYTES, N[b, f] * P * BYTES
+                add_weighted(
+                    address_of(wide) + of, address_of(packed) + base, P, columns + at, values + at, k
+                )
+    for u in range(U):
+        if owner[u] == part:
+            source, row = wide[u], D[u]
+            for c in range(E):
+                row[c] = source[c]
+
+
+@kernel
+def gradient_from_factors(values, columns, numbers, weight, out, B, F, E, n, k, U, threads):
+    """out (U, E) = ∂ℓ/∂x = g W summed by token, slot after slot, so that a slice of W stays in cache."""
+    packed = np.zeros((F, n, padded(E)), np.float32)
+    spread(pack_slices, (weight, packed, E), parts_of(threads, F, packed.size), threads)
+    parts = min(threads, parts_of(threads, U, B * F * k * E))
+    job = (values, columns, numbers, packed, out, B, F, E, n, k, owners(numbers, B * F, U, parts))
+    spread(sum_factors, job, parts, threads)
+
+
+@kernel
+def sum_lookups(job, part, parts):
+    """As gradient_from_rows, for the tokens of a part."""
+    grad_x, numbers, out, count, E, owner = job
+    X, N, D = floats(grad_x, (count, E)), ints(numbers, count), floats(out, (owner.size, E))
+    for u in range(owner.size):
+        if owner[u] == part:
+            D[u, :] = 0
+    for at in range(count):
+        if owner[N[at]] == part:
+            source, row = X[at], D[N[at]]
+            for c in range(E):
+                row[c] += source[c]
+
+
+@kernel
+def gradient_from_rows(grad_x, numbers, out, B, F, E, U, threads):
     """out (U, E) = ∂ℓ/∂x (B, F E) summed by token."""
-    X, N, D = floats(grad_x, (B * F, E)), ints(numbers, B * F), floats(out, (U, E))
-    D[:] = 0
-    for at in range(B * F):
-        source, row = X[at], D[N[at]]
-        for c in range(E):
-            row[c] += source[c]
+    parts = min(threads, parts_of(threads, U, B * F * E))
+    job = (grad_x, numbers, out, B * F, E, owners(numbers, B * F, U, parts))
+    spread(sum_lookups, job, parts, threads)

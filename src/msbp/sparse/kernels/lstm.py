@@ -3,7 +3,8 @@
 Letters: N rows, n of a time step, B sequences, H hidden_size, k kept of a group. A group is a gate's H
 gradients, or all 4H. Every loop reads few arrays, because the compiler gives up vectorising where it would
 have to compare too many addresses; the rows stay in the first-level cache from loop to loop. weight_hh is
-packed once for all time steps, which BLAS would do at each.
+packed once for all time steps, which BLAS would do at each. Threads divide the columns of that product among
+them, else the rows of a time step.
 """
 
 import numpy as np
@@ -15,8 +16,9 @@ from numba.extending import intrinsic
 
 from .blas import product_nn
 from .compile import kernel
+from .parallel import LINE, PARTS, parts_of, share, spread
 from .rows import product_packed
-from .select import add, search_arrays, search_size, sparsify, whole_lanes
+from .select import add, remember, search_arrays, search_size, sparsify, whole_lanes
 from .simd import BYTES, I64, REAL, Lanes, address_of, floats, ints, longs
 
 ROWS = 4  # of the product with weight_hh at a time: their sums fit into the registers
@@ -96,11 +98,16 @@ def pack_rows(matrix, panels, m, n):
             panel[q, j % LANES] = row[q]
 
 
+ELEMENT = 12  # an element of a gate, or its gradient, takes as long as reading so many floats
+
+
 @kernel
-def add_state(gates, h, panels, n, H, rest):
-    """gates (n, 4H) += h (n, H) · weight_hhᵀ, which the panels hold; rest (LANES) is scratch."""
-    pitch, stride = 4 * H * BYTES, H * BYTES
-    for column in range(0, 4 * H, LANES):
+def state_part(job, part, parts):
+    """Add a part of the columns of h (n, H) · weight_hhᵀ, which the panels hold, to gates (n, 4H)."""
+    gates, h, panels, n, H = job
+    pitch, stride, rest = 4 * H * BYTES, H * BYTES, np.empty(LANES, np.float32)
+    start, stop = share(part, parts, 4 * H, LANES)
+    for column in range(start, stop, LANES):
         to, panel = gates + column * BYTES, panels + column * H * BYTES
         width, b = min(LANES, 4 * H - column), 0
         while width == LANES and b + ROWS <= n:
@@ -139,27 +146,37 @@ def advance(h, c, bias, gates, previous_h, previous_c, tanh_c, out):
 
 
 @kernel
+def advance_part(job, part, parts):
+    """Advance a part of the sequences by one step, of rows from `first` on."""
+    gates, bias, h, c, out, stride, previous_h, previous_c, tanh_c, first, n, H = job
+    start, stop = share(part, parts, n, 1)
+    for b in range(start, stop):
+        row, slot = (first + b) * H * BYTES, b * H * BYTES
+        advance(
+            floats(h + slot, H), floats(c + slot, H), floats(bias, 4 * H), floats(gates + 4 * row, 4 * H),
+            floats(previous_h + row, H), floats(previous_c + row, H), floats(tanh_c + row, H),
+            floats(out + (first + b) * stride, H),
+        )  # fmt: skip
+
+
+@kernel
 def forward(
-    gates, bias, panels, h, c, out, stride, previous_h, previous_c, tanh_c, steps, count, H, from_zero
+    gates, bias, panels, h, c, out, stride, previous_h, previous_c, tanh_c, steps, count, H, from_zero,
+    threads,
 ):  # fmt: skip
     """Run the time steps of a direction; steps (count, 2) are the first row of each and its number of rows.
 
     gates (N, 4H), the products with the input, become the activated gates. h, c (B, H) become the last
     states. The rows of out are `stride` bytes apart. from_zero: the first h is zero.
     """
-    S, rest = longs(steps, (count, 2)), np.empty(LANES, np.float32)
-    bias = floats(bias, 4 * H)
+    S = longs(steps, (count, 2))
     for t in range(count):
         first, n = S[t, 0], S[t, 1]
         if t or not from_zero:
-            add_state(gates + 4 * first * H * BYTES, h, panels, n, H, rest)
-        for b in range(n):
-            row, slot = (first + b) * H * BYTES, b * H * BYTES
-            advance(
-                floats(h + slot, H), floats(c + slot, H), bias, floats(gates + 4 * row, 4 * H),
-                floats(previous_h + row, H), floats(previous_c + row, H), floats(tanh_c + row, H),
-                floats(out + (first + b) * stride, H),
-            )  # fmt: skip
+            product = (gates + 4 * first * H * BYTES, h, panels, n, H)
+            spread(state_part, product, parts_of(threads, 4 * H // LANES, n * 4 * H * H), threads)
+        job = (gates, bias, h, c, out, stride, previous_h, previous_c, tanh_c, first, n, H)
+        spread(advance_part, job, parts_of(threads, n, n * 4 * H * ELEMENT), threads)
 
 
 @kernel
@@ -186,12 +203,13 @@ def backward_row(grad_out, grad_h, grad_c, gates, previous_c, tanh_c, out, pitch
 
 
 @kernel
-def gate_gradients(grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, out, n, H):
-    """As lstm/cell.py's gate_gradients; the rows of grad_out are `stride` bytes apart."""
+def gradients_part(job, part, parts):
+    grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, out, n, H = job
     grad_h, grad_c, gates = floats(grad_h, (n, H)), floats(grad_c, (n, H)), floats(gates, (n, 4 * H))
     previous_c, tanh_c, out = floats(previous_c, (n, H)), floats(tanh_c, (n, H)), floats(out, (n, 4 * H))
     through, grad_next = np.empty(H, np.float32), np.empty(H, np.float32)
-    for b in range(n):
+    start, stop = share(part, parts, n, 1)
+    for b in range(start, stop):
         above = floats(grad_out + b * stride, H)
         backward_row(
             above, grad_h[b], grad_c[b], gates[b], previous_c[b], tanh_c[b], out[b], H, through, grad_next
@@ -199,30 +217,42 @@ def gate_gradients(grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, 
 
 
 @kernel
-def select_gates(
-    grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, n, H, groups, k,
-    memory, total, per_slot, gamma, values, columns, bias, distance, scratch,
-):  # fmt: skip
-    """values, columns (n, groups · k) ← top-k of ∂ℓ/∂gates + memory in every group of every row.
+def gate_gradients(grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, out, n, H, threads):
+    """As lstm/cell.py's gate_gradients; the rows of grad_out are `stride` bytes apart."""
+    job = (grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, out, n, H)
+    spread(gradients_part, job, parts_of(threads, n, n * 4 * H * ELEMENT), threads)
 
-    memory (slots or 1, 4H) or 0: row b has slot b, or all have the first. γ times the rest of a row is added
-    to total, of the memory's shape; where that is 0 it becomes its slot's memory. bias (4H) or 0 gets
-    ∂ℓ/∂gates added. distance (groups) is where top-k starts its search. Return False if a row is not finite.
+
+@kernel
+def select_part(job, part, parts):
+    """Select among the gradients of a part of the rows of a time step, see `select_gates`.
+
+    finite[part] ← whether they all are. With several parts, what the rows do not propagate of a shared memory
+    goes to rests (n, 4H).
     """
+    (
+        grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, n, H, groups, k, memory, total, per_slot,
+        gamma, values, columns, bias, distance, scratch, rests, distances, finite,
+    ) = job  # fmt: skip
     width, pitch = 4 * H // groups, H
     lanes = whole_lanes(width)
     if groups == 4:
         pitch = lanes
     grad_h, grad_c, gates = floats(grad_h, (n, H)), floats(grad_c, (n, H)), floats(gates, (n, 4 * H))
     previous_c, tanh_c = floats(previous_c, (n, H)), floats(tanh_c, (n, H))
-    V, K, D = floats(values, (n, groups * k)), ints(columns, (n, groups * k)), longs(distance, groups)
-    remembered = width if memory else 0
+    V, K, D = floats(values, (n, groups * k)), ints(columns, (n, groups * k)), distances[part]
+    remembered, apart = width if memory else 0, parts > 1 and total != 0 and not per_slot
     M, T = floats(memory, (n, groups, remembered)), floats(total, (n, groups, remembered))
-    bias_sum, gamma = floats(bias, (groups, width)), np.float32(gamma)
-    flat, work, through, grad_next = scratch
+    R = floats(address_of(rests), (n, groups, remembered))
+    bias_sum, gamma = floats(bias, (groups, width)), np.float32(1 if apart else gamma)
+    flat, work = scratch[0][part], scratch[1][part]
+    through, grad_next = scratch[2][part], scratch[3][part]
     rows, bits = flat.reshape(groups, lanes), flat.view(np.int32).reshape(groups, lanes)
     search = search_arrays(work, width)
-    for b in range(n):
+    D[:] = longs(distance, groups)
+    finite[part] = True
+    start, stop = share(part, parts, n, 1)
+    for b in range(start, stop):
         above = floats(grad_out + b * stride, H)
         backward_row(
             above, grad_h[b], grad_c[b], gates[b], previous_c[b], tanh_c[b], flat, pitch, through, grad_next
@@ -232,18 +262,58 @@ def select_gates(
             if bias:
                 add(bias_sum[q], rows[q, :width])
             m, chosen = M[slot, q], slice(q * k, q * k + k)
-            m_next = T[slot, q] if total else m
-            V_q, K_q, first = V[b, chosen], K[b, chosen], q * width
-            count, D[q] = sparsify(bits[q], m, gamma, m_next, total != 0, k, D[q], search, V_q, K_q, first)
+            m_next = R[b, q] if apart else T[slot, q] if total else m
+            V_q, K_q, first, onto = V[b, chosen], K[b, chosen], q * width, total != 0 and not apart
+            count, D[q] = sparsify(bits[q], m, gamma, m_next, onto, k, D[q], search, V_q, K_q, first)
             if count < 0:
-                return False
+                finite[part] = False
+                return
+
+
+@kernel
+def rests_part(job, part, parts):
+    """Add γ times the rests (n, width) to total, row after row, for a part of the columns."""
+    rests, n, width, gamma, total = job
+    start, stop = share(part, parts, width, LINE)
+    for b in range(n):
+        to = floats(total + start * BYTES, stop - start)
+        remember(rests[b, start:stop], np.float32(gamma), to, True)
+
+
+@kernel
+def select_gates(
+    grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, n, H, groups, k,
+    memory, total, per_slot, gamma, values, columns, bias, distance, scratch, rests, threads,
+):  # fmt: skip
+    """values, columns (n, groups · k) ← top-k of ∂ℓ/∂gates + memory in every group of every row.
+
+    memory (slots or 1, 4H) or 0: row b has slot b, or all have the first. γ times the rest of a row is added
+    to total, of the memory's shape; where that is 0 it becomes its slot's memory. bias (4H) or 0 gets
+    ∂ℓ/∂gates added. distance (groups) is where top-k starts its search. scratch: arrays with a row for each
+    part; rests (n, 4H) for several. Return False if a row is not finite.
+    """
+    parts = 1
+    if not bias and (not memory or per_slot or total):
+        parts = parts_of(threads, n, n * 4 * H * 2 * ELEMENT)
+    distances, finite = np.empty((parts, groups), np.int64), np.empty(parts, np.bool_)
+    job = (
+        grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, n, H, groups, k, memory, total, per_slot,
+        gamma, values, columns, bias, distance, scratch, rests, distances, finite,
+    )  # fmt: skip
+    spread(select_part, job, parts, threads)
+    if not finite.all():
+        return False
+    longs(distance, groups)[:] = distances[parts - 1]
+    if parts > 1 and total and not per_slot:
+        work = (rests, n, 4 * H, gamma, total)
+        spread(rests_part, work, parts_of(threads, 4 * H // LINE, n * 4 * H), threads)
     return True
 
 
 @kernel
 def sparse_backward(
     grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, steps, count, H, panels, to_start,
-    groups, k, memory, total, per_slot, waits, gamma, values, columns, bias, distance,
+    groups, k, memory, total, per_slot, waits, gamma, values, columns, bias, distance, threads,
 ):  # fmt: skip
     """Propagate g, the estimate of ∂ℓ/∂gates, from the last time step to the first, as in `select_gates`.
 
@@ -251,17 +321,20 @@ def sparse_backward(
     memory stays as it is, and total sums over all time steps. Return False if a gradient is not finite.
     """
     S, k_all, width = longs(steps, (count, 2)), groups * k, 4 * H // groups
+    parts, most = (1, 0) if threads == 1 else (PARTS * threads, S[:, 1].max())
     scratch = (
-        np.zeros(groups * whole_lanes(width), np.float32), np.zeros(3 * search_size(width), np.int32),
-        np.empty(H, np.float32), np.empty(H, np.float32),
+        np.zeros((parts, groups * whole_lanes(width)), np.float32),
+        np.zeros((parts, 3 * search_size(width)), np.int32),
+        np.empty((parts, H), np.float32), np.empty((parts, H), np.float32),
     )  # fmt: skip
+    rests = np.empty((most, 4 * H), np.float32)
     for t in range(count - 1, -1, -1):
         first, n = S[t, 0], S[t, 1]
         row, entry = first * H * BYTES, first * k_all * BYTES
         if not select_gates(
             grad_out + first * stride, stride, grad_h, grad_c, gates + 4 * row, previous_c + row,
             tanh_c + row, n, H, groups, k, memory, total, per_slot, gamma, values + entry, columns + entry,
-            bias, distance, scratch,
+            bias, distance, scratch, rests, threads,
         ):  # fmt: skip
             return False
         if total and not waits:
@@ -270,14 +343,14 @@ def sparse_backward(
                 m[j] = rest[j] / np.float32(n)
             rest[:] = 0
         if t or to_start:
-            product_packed(values + entry, columns + entry, n, k_all, panels, 4 * H, H, grad_h)
+            product_packed(values + entry, columns + entry, n, k_all, panels, 4 * H, H, grad_h, threads)
     return True
 
 
 @kernel
 def dense_backward(
     grad_out, stride, grad_h, grad_c, gates, previous_c, tanh_c, steps, count, H, weight_hh, to_start, g,
-    sgemm,
+    sgemm, threads,
 ):  # fmt: skip
     """g (N, 4H) ← ∂ℓ/∂gates, from the last time step to the first; the rest as in `sparse_backward`."""
     S = longs(steps, (count, 2))
@@ -286,7 +359,7 @@ def dense_backward(
         row = first * H * BYTES
         gate_gradients(
             grad_out + first * stride, stride, grad_h, grad_c, gates + 4 * row, previous_c + row,
-            tanh_c + row, g + 4 * row, n, H,
+            tanh_c + row, g + 4 * row, n, H, threads,
         )  # fmt: skip
         if t or to_start:
             product_nn(sgemm, g + 4 * row, weight_hh, grad_h, n, H, 4 * H)

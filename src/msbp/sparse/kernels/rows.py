@@ -10,6 +10,8 @@ the cache; torch aligns to 64 bytes, numba to 32.
 import numpy as np
 
 from .compile import kernel
+from .parallel import LINE, parts_of, share, spread
+from .select import add
 from .simd import BYTES, floats, ints, longs, panel_sum, row_sum
 
 CACHED = 6 << 10  # floats of x that are worked on at a time: 24 KiB, beside the row that is formed
@@ -70,19 +72,41 @@ def panel_width(B, i):
 
 
 @kernel
-def form_rows(starts, examples, weights, n, x, B, i, indices, rows):
-    """Fill the rows (u, i) of gᵀx that are not zero, and their indices (u), from the entries by column."""
+def list_columns(starts, n, indices):
+    """Fill the indices (u) of the columns that have entries."""
     S, found, u = ints(starts, n + 2), longs(indices, n), 0
     for j in range(n):
         if S[j + 1] > S[j]:
             found[u] = j
             u += 1
-    step = panel_width(B, i)
-    for begin in range(0, i, step):
+
+
+@kernel
+def form_part(starts, examples, weights, n, x, B, i, indices, rows, u, part, parts):
+    """Form a part of the rows (u, i) of gᵀx with these indices (u), from the entries by column."""
+    S, found, step = ints(starts, n + 2), longs(indices, u), panel_width(B, i)
+    start, stop = share(part, parts, (i + step - 1) // step * u, 1)
+    for at in range(start, stop):  # panel after panel, so that no part reads much of x that another one reads
+        begin, q = at // u * step, at % u
+        j, out = found[q], rows + (q * i + begin) * BYTES
         width = min(step, i - begin)
-        for q in range(u):
-            j, out = found[q], rows + (q * i + begin) * BYTES
-            weighted_columns(out, x + begin * BYTES, width, i, examples, weights, S[j], S[j + 1])
+        weighted_columns(out, x + begin * BYTES, width, i, examples, weights, S[j], S[j + 1])
+
+
+@kernel
+def sum_part(job, part, parts):
+    rows, B, n, out = job
+    start, stop = share(part, parts, n, LINE)
+    total = floats(out + start * BYTES, stop - start)
+    total[:] = 0
+    for b in range(B):
+        add(total, floats(rows + (b * n + start) * BYTES, stop - start))
+
+
+@kernel
+def sum_rows(rows, B, n, out, threads):
+    """out (n) = the sum of the rows (B, n), from the first to the last."""
+    spread(sum_part, (rows, B, n, out), parts_of(threads, n // LINE, B * n), threads)
 
 
 @kernel
@@ -99,12 +123,20 @@ def fill(panel, matrix, first, column):
 
 
 @kernel
-def pack(matrix, panels, m, n):
-    """Fill all panels (m, LANES) of a matrix (m, n)."""
+def pack_part(job, part, parts):
+    matrix, panels, m, n = job
     M, count = floats(matrix, (m, n)), (n + LANES - 1) // LANES
     P = floats(panels, (count, m, LANES))
-    for p in range(count):
+    start, stop = share(part, parts, count, 1)
+    for p in range(start, stop):
         fill(P[p], M, 0, p * LANES)
+
+
+@kernel
+def pack(matrix, panels, m, n, threads):
+    """Fill all panels (m, LANES) of a matrix (m, n)."""
+    count = (n + LANES - 1) // LANES
+    spread(pack_part, (matrix, panels, m, n), parts_of(threads, count, m * n), threads)
 
 
 @kernel
@@ -125,19 +157,36 @@ def times_panel(values, columns, N, k, panel, out, n, column, add):
 
 
 @kernel
-def product_packed(values, columns, N, k, panels, m, n, out):
-    """out (N, n) = g · W for W (m, n) in panels."""
-    for p in range((n + LANES - 1) // LANES):
+def packed_part(job, part, parts):
+    values, columns, N, k, panels, m, n, out = job
+    start, stop = share(part, parts, (n + LANES - 1) // LANES, 1)
+    for p in range(start, stop):
         times_panel(values, columns, N, k, panels + p * m * LANES * BYTES, out, n, p * LANES, False)
 
 
 @kernel
-def product(values, columns, N, k, matrix, m, n, out, add, panel):
-    """out (N, n) = g · W for W (m, n), plus what is there if `add`; panel (m, LANES) is scratch."""
+def product_packed(values, columns, N, k, panels, m, n, out, threads):
+    """out (N, n) = g · W for W (m, n) in panels."""
+    job, count = (values, columns, N, k, panels, m, n, out), (n + LANES - 1) // LANES
+    spread(packed_part, job, parts_of(threads, count, N * k * n), threads)
+
+
+@kernel
+def product_part(job, part, parts):
+    values, columns, N, k, matrix, m, n, out, plus, panels = job
+    panel = panels + part * m * LANES * BYTES
     M, P = floats(matrix, (m, n)), floats(panel, (m, LANES))
-    for column in range(0, n, LANES):
+    start, stop = share(part, parts, n, LANES)
+    for column in range(start, stop, LANES):
         fill(P, M, 0, column)
-        times_panel(values, columns, N, k, panel, out, n, column, add)
+        times_panel(values, columns, N, k, panel, out, n, column, plus)
+
+
+@kernel
+def product(values, columns, N, k, matrix, m, n, out, plus, panels, threads):
+    """out (N, n) = g · W for W (m, n), plus out if `plus`; panels (threads, m, LANES) are scratch."""
+    job, count = (values, columns, N, k, matrix, m, n, out, plus, panels), (n + LANES - 1) // LANES
+    spread(product_part, job, min(threads, parts_of(threads, count, N * k * n)), threads)
 
 
 @kernel
@@ -172,13 +221,14 @@ def by_chunk(values, columns, N, m, k, starts, rows, weights, total):
 
 
 @kernel
-def transposed_product(starts, rows, weights, N, m, matrix, n, out, panel, sums):
-    """out (m, n) = gᵀ · matrix (N, n) by the lists of `by_chunk`; panel (CHUNK, ·) and sums (m, CHUNK_LANES)
-    are scratch."""
+def transposed_part(job, part, parts):
+    starts, rows, weights, N, m, matrix, n, out, panels, totals = job
     chunks, stride = (N + CHUNK - 1) // CHUNK, CHUNK_LANES * BYTES
+    panel, sums = panels + part * CHUNK * stride, totals + part * m * stride
+    start, stop = share(part, parts, n, CHUNK_LANES)
     S, M, Z = ints(starts, chunks * m + 1), floats(matrix, (N, n)), floats(out, (m, n))
     P, T = floats(panel, (CHUNK, CHUNK_LANES)), floats(sums, (m, CHUNK_LANES))
-    for column in range(0, n, CHUNK_LANES):
+    for column in range(start, stop, CHUNK_LANES):
         T[:] = 0
         for c in range(chunks):
             fill(P[: N - c * CHUNK], M, c * CHUNK, column)
@@ -190,3 +240,15 @@ def transposed_product(starts, rows, weights, N, m, matrix, n, out, panel, sums)
             to, of = Z[j, column : column + width], T[j]
             for i in range(width):
                 to[i] = of[i]
+
+
+@kernel
+def transposed_product(starts, rows, weights, N, m, matrix, n, out, panels, sums, threads):
+    """out (m, n) = gᵀ · matrix (N, n) by the lists of `by_chunk`.
+
+    panels (threads, CHUNK, CHUNK_LANES) and sums (threads, m, CHUNK_LANES) are scratch.
+    """
+    job = (starts, rows, weights, N, m, matrix, n, out, panels, sums)
+    count = (n + CHUNK_LANES - 1) // CHUNK_LANES
+    entries = ints(starts, (N + CHUNK - 1) // CHUNK * m + 1)[-1]
+    spread(transposed_part, job, min(threads, parts_of(threads, count, entries * n)), threads)

@@ -92,6 +92,12 @@ def times(typing, a, b):
 
 
 @intrinsic
+def plus(typing, a, b):
+    """Return a + b (float64); unlike `+`, the compiler does not reorder a sum of several terms."""
+    return types.float64(types.float64, types.float64), lambda c, b, s, a: b.fadd(*a)
+
+
+@intrinsic
 def ones(typing, word):
     """Return the number of bits set."""
     return types.int64(types.int64), lambda c, b, s, a: b.ctpop(a[0])

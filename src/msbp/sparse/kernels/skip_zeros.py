@@ -12,6 +12,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .compile import kernel
+from .parallel import parts_of, share, spread
 from .select import MAGNITUDE
 from .simd import BYTES, I32, I64, REAL, Lanes, address_of, floats, ints
 
@@ -19,6 +20,7 @@ LANES = 32
 PANEL = 192  # columns of x at a time: 24 KiB
 LINE = 64  # bytes
 ROWS = 6 if get_host_cpu_features().get("avx512f") else 2  # sums that fit into the registers
+UNIT = 48  # rows of the weight, whole groups of ROWS and whole cache lines of z
 WORTH_IT = 0.75  # of BLAS's multiplications
 
 
@@ -96,16 +98,29 @@ def products(weight, n, i, columns, x, count, sums):
 
 
 @kernel
-def product_of_used(x, weight, z, B, n, i):
+def products_part(job, part, parts):
+    """Fill z (rows, n) for a part of the rows of the weight."""
+    weight, n, i, columns, side, count, z, rows = job
+    start, stop = share(part, parts, n, UNIT)
+    sums, Z = aligned((stop - start) * LANES), floats(z, (rows, n))
+    products(weight + start * i * BYTES, stop - start, i, columns, side, count, sums)
+    for b in range(rows):
+        row = Z[b]
+        for j in range(start, stop):
+            row[j] = sums[(j - start) * LANES + b]
+
+
+@kernel
+def product_of_used(x, weight, z, B, n, i, threads):
     """z (B, n) = x (B, i) weightᵀ; return False, without a product, where BLAS is expected to be faster.
 
     The first 32 examples decide. A column of zeros contributes zero even if its weights are not finite.
     """
-    X, Z, columns = floats(x, (B, i)), floats(z, (B, n)), np.empty(i + 1, np.int32)
+    X, columns = floats(x, (B, i)), np.empty(i + 1, np.int32)
     rows = min(LANES, B)
     if find_used(ints(x, (rows, i)), columns) * LANES > WORTH_IT * rows * i:
         return False
-    side, sums = aligned(i * LANES), aligned(n * LANES)
+    side = aligned(i * LANES)
     for first in range(0, B, LANES):
         rows = min(LANES, B - first)
         count = find_used(ints(x + first * i * BYTES, (rows, i)), columns)
@@ -113,9 +128,6 @@ def product_of_used(x, weight, z, B, n, i):
             row = X[first + b]
             for q in range(count):
                 side[q * LANES + b] = row[columns[q] // BYTES]
-        products(weight, n, i, columns, side, count, sums)
-        for b in range(rows):
-            row = Z[first + b]
-            for j in range(n):
-                row[j] = sums[j * LANES + b]
+        job = (weight, n, i, columns, side, count, z + first * n * BYTES, rows)
+        spread(products_part, job, parts_of(threads, (n + UNIT - 1) // UNIT, count * n), threads)
     return True

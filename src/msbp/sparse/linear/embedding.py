@@ -12,6 +12,7 @@ from torch.autograd.function import once_differentiable
 
 from ..buffers import address, empty, plain, uses_kernel, zeros
 from ..kernels import embedding as kernels
+from ..kernels import parallel
 from ..row_sparse import RowSparseGradient
 from ..torch_compat import SGEMM, Context, Converted, eager, eager_forward
 
@@ -67,7 +68,9 @@ class RowLookup(torch.autograd.Function):
         scratch = seen.data_ptr(), numbers.data_ptr(), found.data_ptr()
         U = kernels.number_all(tokens.data_ptr(), N, V, *scratch)
         rows, source = empty(U, E), address(grad_x, (N, E), "the gradient of an embedding's output")
-        kernels.gradient_from_rows(source, numbers.data_ptr(), rows.data_ptr(), N, 1, E, U)
+        kernels.gradient_from_rows(
+            source, numbers.data_ptr(), rows.data_ptr(), N, 1, E, U, parallel.threads()
+        )
         return None, None, gradient_of_table(found[:U], rows, V, ctx.padding)
 
 
@@ -91,12 +94,13 @@ class Lookup:
     def forward(self, ids: Tensor, table: int, weight: int, z: int) -> None:
         """Fill x, and z (B, n) = x weightᵀ; IndexError for a token that is not in the table."""
         B, count, tokens = len(ids), ids.numel(), self.tokens.data_ptr()
-        if not kernels.gather(ids.data_ptr(), tokens, table, self.x.data_ptr(), count, self.V, self.E):
+        given, many = (ids.data_ptr(), tokens, table, self.x.data_ptr(), count), parallel.threads()
+        if not kernels.gather(*given, self.V, self.E, many):
             wrong = ids[(ids < 0) | (ids >= self.V)][0]
             raise IndexError(f"token {wrong} is not in the embedding, which has {self.V} rows")
         scratch = (t.data_ptr() for t in (self.seen, self.numbers, self.shared))
-        sizes = (B, self.F, self.V, self.E, self.n)
-        kernels.first_product(tokens, table, self.x.data_ptr(), weight, z, *sizes, *scratch, self.room, SGEMM)
+        sizes, blas = (B, self.F, self.V, self.E, self.n), (SGEMM, many)
+        kernels.first_product(tokens, table, self.x.data_ptr(), weight, z, *sizes, *scratch, self.room, *blas)
 
     def gradient(
         self, B: int, weight: int, entries: tuple[int, int, int] | None, grad_x: Tensor | None
@@ -111,11 +115,14 @@ class Lookup:
         rows = empty(U, self.E)
         if entries is None:
             assert grad_x is not None
-            kernels.gradient_from_rows(grad_x.data_ptr(), numbers, rows.data_ptr(), B, self.F, self.E, U)
+            sizes = (B, self.F, self.E, U)
+            kernels.gradient_from_rows(
+                grad_x.data_ptr(), numbers, rows.data_ptr(), *sizes, parallel.threads()
+            )
         else:
             values, columns, k = entries
-            sizes = (B, self.F, self.E, self.n, k, U)
-            kernels.gradient_from_factors(values, columns, numbers, weight, rows.data_ptr(), *sizes)
+            factors, of = (values, columns, numbers, weight), (B, self.F, self.E, self.n, k, U)
+            kernels.gradient_from_factors(*factors, rows.data_ptr(), *of, parallel.threads())
         return gradient_of_table(self.found[:U], rows, self.V, self.padding)
 
 

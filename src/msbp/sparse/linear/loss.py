@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..buffers import address_of, empty
+from ..kernels import parallel
 from ..kernels.chain_forward import cross_entropy as kernel
 from ..torch_compat import Context, eager
 from .autograd import Pass, pull_by_kernel
@@ -66,7 +67,7 @@ class CrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         *given, B, C = inputs
         token, grad, loss = empty(0), empty(B, C), logits.new_empty(())
-        if not kernel(*given, grad.data_ptr(), loss.data_ptr(), B, C):
+        if not kernel(*given, grad.data_ptr(), loss.data_ptr(), B, C, parallel.threads()):
             raise NotAClass
         token.grad_logits, token.logits = grad, logits  # type: ignore[attr-defined]
         ctx.save_for_backward(token)

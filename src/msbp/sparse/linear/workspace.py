@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..buffers import address, address_of, arange, empty, zeros
 from ..dropout import draw_key, keep_scale
+from ..kernels import parallel
 from ..kernels.chain_backward import NARROW, backward, scratch_bytes, weight_gradients
 from ..kernels.chain_forward import RECORD_WORDS, STAGE, forward
 from ..kernels.select import FIRST_DISTANCE
@@ -135,8 +136,13 @@ class Workspace:
             n, i = sizes[0]
             self.lookup = Lookup(V, E, padding, i, n, capacity)
             self.grad_x = None if self.parts[0].k else empty(capacity, i)
-        self.scratch = empty(scratch_bytes(max(n for n, _ in sizes)), dtype=torch.uint8)
-        self.scratch_address = self.scratch.data_ptr()
+        self.make_scratch(parallel.threads())
+
+    def make_scratch(self, count: int) -> None:
+        """Make the scratch memory of the backward pass for so many threads."""
+        width = max(part.n for part in self.parts)
+        self.scratch = empty(scratch_bytes(width, self.capacity, count), dtype=torch.uint8)
+        self.scratch_address, self.threads = self.scratch.data_ptr(), count
 
     def forward(self, x: Tensor, addresses: Sequence[int]) -> Tensor:
         """Return the output (B, n) of the last stage; x is a batch, or the tokens of an embedding.
@@ -160,7 +166,8 @@ class Workspace:
         else:
             given, words[X] = 1, self.lookup.x.data_ptr()
             self.lookup.forward(x, addresses[-1], addresses[0], words[Z])
-        forward(self.address, len(self.stages), B, draw_key() if drops else 0, SGEMM, given)
+        key, count = draw_key() if drops else 0, parallel.threads()
+        forward(self.address, depths, B, key, SGEMM, given, count)
         return out
 
     def backward(
@@ -177,7 +184,9 @@ class Workspace:
         None where none is needed. The weight of a sparse stage gets a RowSparseGradient. A gradient that is
         not finite is propagated whole, as by torch, with memories unchanged.
         """
-        words, B = self.words, x.shape[0]
+        words, B, count = self.words, x.shape[0], parallel.threads()
+        if count != self.threads:
+            self.make_scratch(count)
         gradients: list[Tensor | None] = [None] * len(needs)
         top = address(grad, (B, self.width), "the gradient of a chain's output")
         for depth, part in enumerate(self.parts):
@@ -198,7 +207,7 @@ class Workspace:
         grad_x = empty(*x.shape) if needs_x else None
         below = self.grad_x if lookup is not None else grad_x
         words[GRAD_X] = 0 if below is None else below.data_ptr()
-        if backward(self.address, len(self.stages), B, top, SGEMM, self.scratch_address):
+        if backward(self.address, len(self.stages), B, top, SGEMM, self.scratch_address, count):
             return self._whole(grad, x, out, weights, needs, needs_x)
         for depth, part in self.sparse_parts:
             part.finish(B)
@@ -209,7 +218,7 @@ class Workspace:
                 words[base + INDICES], words[base + ROWS] = indices.data_ptr(), rows.data_ptr()
                 gradients[2 * depth] = RowSparseGradient.of_kernel(indices, rows, part.n, part.i)
         if self.sparse_parts:
-            weight_gradients(self.address, len(self.stages), B)
+            weight_gradients(self.address, len(self.stages), B, count)
         if lookup is not None:
             first, record = self.parts[0], self.table[0]
             entries = (int(record["values"]), int(record["columns"]), first.k) if first.k else None

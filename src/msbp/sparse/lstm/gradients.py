@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..buffers import address, empty, uses_kernel, zeros
 from ..kernels import lstm as kernels
+from ..kernels import parallel
 from ..kernels import rows as products
 from ..kernels.select import FIRST_DISTANCE
 from ..torch_compat import SGEMM
@@ -75,7 +76,7 @@ class FullGradient:
             return
         hh, table = address(self.weights.hh, (4 * H, H), "weight_hh of an LSTM"), step_table(steps)
         given = *self.given(grad_out, grad_h, grad_c), table.buffer_info()[0], len(steps), H
-        kernels.dense_backward(*given, hh, to_start, self.g.data_ptr(), SGEMM)
+        kernels.dense_backward(*given, hh, to_start, self.g.data_ptr(), SGEMM, parallel.threads())
 
     def given(self, grad_out: Tensor, grad_h: Tensor, grad_c: Tensor) -> list[int]:
         """Return what kernels read."""
@@ -100,7 +101,8 @@ class FullGradient:
         gates, _, previous_c, tanh_c = (t[rows] for t in self.saved)
         tensors = (grad_h, grad_c, gates, previous_c, tanh_c, self.g[rows])
         if uses_kernel(*tensors):
-            kernels.gate_gradients(*rows_of(grad_out), *addresses(*tensors), *grad_h.shape)
+            given = *rows_of(grad_out), *addresses(*tensors), *grad_h.shape
+            kernels.gate_gradients(*given, parallel.threads())
         else:
             slopes = cell.Slopes(*(t[rows] for t in self.slopes))
             cell.gate_gradients(grad_out, grad_h, grad_c, gates.chunk(4, 1)[1], slopes, self.g[rows])
@@ -188,7 +190,7 @@ class ListedGradient(FullGradient):
         products = self.packed_hh.data_ptr(), to_start, self.groups, self.k // self.groups
         memory = *addresses(carry.m, carry.total), carry.per_slot, carry.waits, self.gamma
         found = addresses(self.values, self.columns, self.all_gradients, self.distance)
-        if not kernels.sparse_backward(*given, *products, *memory, *found):
+        if not kernels.sparse_backward(*given, *products, *memory, *found, parallel.threads()):
             raise NotFinite
         carry.count_rows([rows.stop - rows.start for rows in steps])
 
@@ -197,7 +199,7 @@ class ListedGradient(FullGradient):
         """Return weight_hh packed in panels, for all time steps."""
         m, H = self.weights.hh.shape
         packed = empty(-(-H // products.LANES), m, products.LANES)
-        products.pack(self.hh, packed.data_ptr(), m, H)
+        products.pack(self.hh, packed.data_ptr(), m, H, parallel.threads())
         return packed
 
     def of_weights(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -205,12 +207,13 @@ class ListedGradient(FullGradient):
 
     def _of_weight(self, matrix: Tensor) -> Tensor:
         """Return gᵀ · matrix (N, ·)."""
-        n = matrix.shape[1]
-        out, panel = empty(self.width, n), empty(products.CHUNK, products.CHUNK_LANES)
-        sums = empty(self.width, products.CHUNK_LANES)
+        n, count = matrix.shape[1], parallel.threads()
+        out, panels = empty(self.width, n), empty(count, products.CHUNK, products.CHUNK_LANES)
+        sums = empty(count, self.width, products.CHUNK_LANES)
         dense = address(matrix, (self.rows, n), "the input of an LSTM")
-        starts, rows, values, *scratch = addresses(*self.lists[:-1], out, panel, sums)
-        products.transposed_product(starts, rows, values, self.rows, self.width, dense, n, *scratch)
+        starts, rows, values, *scratch = addresses(*self.lists[:-1], out, panels, sums)
+        sizes = self.rows, self.width, dense, n
+        products.transposed_product(starts, rows, values, *sizes, *scratch, count)
         return out
 
     @cached_property
@@ -231,10 +234,11 @@ class ListedGradient(FullGradient):
         m, i = self.width, self.weights.ih.shape[1]
         weight = address(self.weights.ih, (m, i), "weight_ih of an LSTM")
         grad_x = empty(self.rows, i) if others is None else others
-        panel = empty(m, products.LANES)
-        values, columns, out, scratch = addresses(self.values, self.columns, grad_x, panel)
-        add = others is not None
-        products.product(values, columns, self.rows, self.k, weight, m, i, out, add, scratch)
+        count, plus = parallel.threads(), others is not None
+        panels = empty(count, m, products.LANES)
+        values, columns, out, scratch = addresses(self.values, self.columns, grad_x, panels)
+        sizes = self.rows, self.k, weight, m, i
+        products.product(values, columns, *sizes, out, plus, scratch, count)
         return grad_x
 
     def finish(self) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..buffers import empty, uses_kernel
 from ..kernels import lstm as kernels
+from ..kernels import parallel
 from ..torch_compat import Context, eager
 from . import cell
 from .gradients import FullGradient, NotFinite, Saved, Weights, addresses, rows_of, step_table
@@ -75,7 +76,7 @@ def advance_all(
     kernels.pack_rows(hh.data_ptr(), panels.data_ptr(), m, H)
     kernels.forward(
         *addresses(saved.gates, bias, panels, h, c), *rows_of(out), *addresses(*saved[1:]),
-        table.buffer_info()[0], len(steps), H, from_zero,
+        table.buffer_info()[0], len(steps), H, from_zero, parallel.threads(),
     )  # fmt: skip
 
 
