@@ -17,7 +17,7 @@ RANDOM = torch.Generator()
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def results(tmp_path_factory):
     """Return the result file of `python -m src.theory`."""
     outputs = tmp_path_factory.mktemp("theory")
     with pytest.MonkeyPatch.context() as patch:
@@ -26,50 +26,50 @@ def found(tmp_path_factory):
     return json.loads((outputs / "theory.json").read_text(encoding="utf-8"))
 
 
-def test_the_terminal_shows_each_check_in_a_line_of_a_table(found):
-    head, rule, *rows = terminal(found).splitlines()
+def test_the_terminal_shows_each_check_in_a_line_of_a_table(results):
+    head, rule, *rows = terminal(results).splitlines()
     assert head.split("  ")[0] == "check" and set(rule) <= set("- ")
     assert {row[:9].strip() for row in rows} == {"Lemma 2", "Lemma 3", "Lemma 4", "Theorem 1", "Theorem 2"}
     assert all(row.endswith("yes") for row in rows) and max(map(len, rows)) <= 110
 
 
 @pytest.mark.parametrize("name", ["lemma_2", "lemma_3", "lemma_4", "theorem_1", "theorem_2"])
-def test_no_bound_is_exceeded_where_its_conditions_are_met(found, name):
-    assert len(found[name]) >= 4 and all(row["holds"] for row in found[name])
+def test_no_bound_is_exceeded_where_its_conditions_are_met(results, name):
+    assert len(results[name]) >= 4 and all(row["holds"] for row in results[name])
 
 
-def test_the_conditions_are_met_often_enough_to_mean_something(found):
-    assert all(count > 0 for row in found["lemma_3"] for count in row["applies"].values())
-    assert all(row["applies"] == row["trials"] for row in found["lemma_4"])
-    assert sum(row["applies"] for row in found["theorem_1"]) == 4
+def test_the_conditions_are_met_often_enough_to_mean_something(results):
+    assert all(count > 0 for row in results["lemma_3"] for count in row["applies"].values())
+    assert all(row["applies"] == row["trials"] for row in results["lemma_4"])
+    assert sum(row["applies"] for row in results["theorem_1"]) == 4
 
 
-def test_a_bound_of_a_matrix_is_nearly_reached_where_it_distorts_most(found):
-    assert all(0 <= row["least_margin"] + 1e-9 < 0.05 * row["rho"] for row in found["lemma_2"])
+def test_a_bound_of_a_matrix_is_nearly_reached_where_it_distorts_most(results):
+    assert all(0 <= row["least_margin"] + 1e-9 < 0.05 * row["rho"] for row in results["lemma_2"])
 
 
-def test_the_angle_of_a_data_set_is_within_theta_for_every_size(found):
-    for row in found["theorem_2"]:
+def test_the_angle_of_a_data_set_is_within_theta_for_every_size(results):
+    for row in results["theorem_2"]:
         assert row["applies"] == 50 and row["share_within"] == [1.0] * 3
         assert max(row["largest_angle"]) < row["theta"]
 
 
-def test_the_seed_and_the_code_are_on_record(found):
-    assert found["seed"] == 1 and found.keys() >= {"commit", "dirty", "torch"}
+def test_the_seed_and_the_code_are_on_record(results):
+    assert results["seed"] == 1 and results.keys() >= {"commit", "dirty", "torch"}
 
 
-def test_the_angle_of_a_weight_is_that_of_its_output(found):
-    assert all(row["least_margin"]["w = h"] > -1e-9 for row in found["lemma_3"])
+def test_the_angle_of_a_weight_is_that_of_its_output(results):
+    assert all(row["least_margin"]["w = h"] > -1e-9 for row in results["lemma_3"])
 
 
-def test_a_smaller_angle_needs_a_larger_ratio_and_no_angle_needs_one_as_small_as_the_papers(found):
-    ratios = [min(row["r"]) for row in found["lemma_4"]]
+def test_a_smaller_angle_needs_a_larger_ratio_and_no_angle_needs_one_as_small_as_the_papers(results):
+    ratios = [min(row["r"]) for row in results["lemma_4"]]
     assert ratios == sorted(ratios, reverse=True) and min(ratios) > 0.5
-    assert all(row["largest_angle"] < row["theta"] for row in found["lemma_4"])
+    assert all(row["largest_angle"] < row["theta"] for row in results["lemma_4"])
 
 
-def test_descent_ends_within_the_steps_of_the_theorem_and_by_its_factor(found):
-    for row in found["theorem_1"]:
+def test_descent_ends_within_the_steps_of_the_theorem_and_by_its_factor(results):
+    for row in results["theorem_1"]:
         if row["applies"]:
             assert row["steps"] <= row["allowed_steps"] and row["largest_factor"] <= row["sin_theta"]
 
@@ -102,7 +102,7 @@ def test_where_no_ratio_gives_the_angle_the_lemma_does_not_apply():
     assert row["applies"] == 0 and row["largest_angle"] is None
 
 
-def test_conditions_that_the_papers_network_breaks_are_listed_with_numbers(found):
-    said = " ".join(found["broken_by_the_papers_network"])
+def test_conditions_that_the_papers_network_breaks_are_listed_with_numbers(results):
+    text = " ".join(results["broken_by_the_papers_network"])
     for part in ("784 to 500", "ReLU", "78.5° at r = 0.04", "0.96 at r = 0.04", "no memory"):
-        assert part in said
+        assert part in text

@@ -46,8 +46,8 @@ def test_a_configuration_composed_inside_a_main_is_the_same(command_line, tmp_pa
     def act(cfg):
         seen.extend([signature(cfg), signature(compose(["task=mnist", "method=sbp"]))])
 
-    code, said = command_line(main_that(act, tmp_path), "method=sbp", f"paths.outputs={tmp_path}")
-    assert (code, said) == (0, "") and seen[0] == seen[1] == signature(compose(["method=sbp"]))
+    code, output = command_line(main_that(act, tmp_path), "method=sbp", f"paths.outputs={tmp_path}")
+    assert (code, output) == (0, "") and seen[0] == seen[1] == signature(compose(["method=sbp"]))
 
 
 def test_the_flag_for_sweeps_may_stand_anywhere(command_line, tmp_path):
@@ -59,16 +59,16 @@ def test_the_flag_for_sweeps_may_stand_anywhere(command_line, tmp_path):
 
 def test_a_key_that_hydra_does_not_know_is_not_proposed_to_be_added(command_line, tmp_path):
     main = main_that(lambda cfg: None, tmp_path)
-    code, said = command_line(main, "gamma=0.2", f"paths.outputs={tmp_path}")
-    assert code == 1 and "+gamma" not in said and "as in method.gamma=0.5" in said
+    code, output = command_line(main, "gamma=0.2", f"paths.outputs={tmp_path}")
+    assert code == 1 and "+gamma" not in output and "as in method.gamma=0.5" in output
 
 
 def test_a_reader_that_has_enough_is_no_error(command_line, tmp_path):
     def act(cfg):
         raise BrokenPipeError(32, "Broken pipe")
 
-    code, said = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
-    assert code == 1 and "Broken pipe" not in said
+    code, output = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
+    assert code == 1 and "Broken pipe" not in output
 
 
 @pytest.mark.parametrize("error", [ValueError, FileNotFoundError, FloatingPointError])
@@ -76,34 +76,34 @@ def test_a_foreseen_error_is_one_paragraph_and_exit_code_1(command_line, tmp_pat
     def act(cfg):
         raise error("what came, what is valid, what to do")
 
-    code, said = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
-    assert code == 1 and said.endswith("error: what came, what is valid, what to do\n")
-    assert "Traceback" not in said
+    code, output = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
+    assert code == 1 and output.endswith("error: what came, what is valid, what to do\n")
+    assert "Traceback" not in output
 
 
 def test_an_unexpected_error_names_its_line_and_shows_its_traceback_on_demand(command_line, tmp_path):
     def act(cfg):
         folder(*())
 
-    code, said = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
-    assert code == 1 and "error: TypeError: folder() missing" in said and "Traceback" not in said
-    assert "/src/msbp/cli.py, line" in said and "HYDRA_FULL_ERROR=1 shows" in said
+    code, output = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
+    assert code == 1 and "error: TypeError: folder() missing" in output and "Traceback" not in output
+    assert "/src/msbp/cli.py, line" in output and "HYDRA_FULL_ERROR=1 shows" in output
     with pytest.raises(TypeError):
         command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}", full="1")
 
 
 @pytest.mark.parametrize("value", ["null", "3.5", "[a,b]", '""', '" "'])
 def test_a_folder_that_is_no_text_is_refused_before_any_is_created(command_line, value):
-    code, said = command_line(main_that(pytest.fail, None), f"paths.outputs={value}")
-    assert code == 1 and "error: paths.outputs must be the name of a folder, got " in said
+    code, output = command_line(main_that(pytest.fail, None), f"paths.outputs={value}")
+    assert code == 1 and "error: paths.outputs must be the name of a folder, got " in output
 
 
 def test_names_of_the_users_stay_within_the_folder_of_outputs(command_line, tmp_path):
-    places = []
-    main = main_that(lambda cfg: places.append(HydraConfig.get().runtime.output_dir), tmp_path)
+    folders = []
+    main = main_that(lambda cfg: folders.append(HydraConfig.get().runtime.output_dir), tmp_path)
     names = ("task.name=../../x", "method.name=a/b")
     assert command_line(main, f"paths.outputs={tmp_path}", *names)[0] == 0
-    assert Path(places[0]).parent == tmp_path / "runs" and "___.._x-a_b-" in places[0]
+    assert Path(folders[0]).parent == tmp_path / "runs" and "___.._x-a_b-" in folders[0]
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_an_interrupt_has_the_exit_code_of_one(command_line, tmp_path, words):
     def act(cfg):
         raise KeyboardInterrupt(*([words] if words else []))
 
-    code, said = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
-    assert code == 130 and said == f"interrupted; {words or 'no partial file is left'}\n"
+    code, output = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
+    assert code == 130 and output == f"interrupted; {words or 'no partial file is left'}\n"
 
 
 def test_the_report_on_the_projects_own_folder_needs_no_path():
@@ -138,8 +138,8 @@ def test_the_report_on_a_folder_of_ones_own_is_quoted_for_shell_and_hydra(output
     "words", [["-m", "seed=range(0)"], ["seed=range(3,3)", "--multirun", "method=sbp,msbp"]]
 )
 def test_a_sweep_over_nothing_is_refused(command_line, tmp_path, words):
-    code, said = command_line(main_that(pytest.fail, tmp_path), f"paths.outputs={tmp_path}", *words)
-    assert code == 1 and "there is nothing to run" in said and not list(tmp_path.iterdir())
+    code, output = command_line(main_that(pytest.fail, tmp_path), f"paths.outputs={tmp_path}", *words)
+    assert code == 1 and "there is nothing to run" in output and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_what_is_no_name_is_no_choice(monkeypatch, capsys, word):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "output"),
     [
         (["--cfg", "job", "-m", "seed=3,4"], "seed: 3"),
         (["-m", "seed=range(5,9)", "-c", "job"], "seed: 5"),
@@ -167,12 +167,12 @@ def test_what_is_no_name_is_no_choice(monkeypatch, capsys, word):
         (["-m", "experiment=k_gamma", "--cfg", "job", "--package", "method"], "name: sbp"),
     ],
 )
-def test_of_a_sweep_the_first_configuration_is_shown(monkeypatch, capsys, tmp_path, words, said):
+def test_of_a_sweep_the_first_configuration_is_shown(monkeypatch, capsys, tmp_path, words, output):
     monkeypatch.setattr(sys, "argv", ["src.train", f"paths.outputs={tmp_path}", *words])
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     start(main_that(pytest.fail, tmp_path), sweeps=True)
     shown = capsys.readouterr()
-    assert said in shown.out.splitlines() and "this is its first run" in shown.err
+    assert output in shown.out.splitlines() and "this is its first run" in shown.err
 
 
 @pytest.mark.parametrize("word", ["paths.outputs", "paths.data", "checkpoint", "input", "resume"])
@@ -226,7 +226,7 @@ def test_a_command_that_gets_a_signal_to_stop_ends_as_by_an_interrupt(command_li
     before = signal.signal(number, signal.SIG_DFL)
     try:
         main = main_that(lambda cfg: signal.raise_signal(number), tmp_path)
-        code, said = command_line(main, f"paths.outputs={tmp_path}")
+        code, output = command_line(main, f"paths.outputs={tmp_path}")
     finally:
         signal.signal(number, before)
-    assert code == 130 and said.endswith("interrupted; no partial file is left\n")
+    assert code == 130 and output.endswith("interrupted; no partial file is left\n")

@@ -48,12 +48,12 @@ def overrides(random, known):
     return [f"{key}={random.choice(VALUES)}" for key in keys[: random.choice((1, 1, 1, 2, 3))]]
 
 
-def check(code, said, words):
+def check(code, message, words):
     """Assert that a command ended well, or with a paragraph for the user."""
-    assert "Traceback" not in said and "unforeseen" not in said, (words, said)
+    assert "Traceback" not in message and "unforeseen" not in message, (words, message)
     assert code in (0, 1), (words, code)
     if code:
-        assert said.rpartition("error: ")[2].strip() and len(said) < 2000, (words, said)
+        assert message.rpartition("error: ")[2].strip() and len(message) < 2000, (words, message)
 
 
 @pytest.mark.parametrize("number", range(COMMANDS))

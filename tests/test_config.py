@@ -20,7 +20,7 @@ OPTIONS = {"train": TrainOptions, "report": ReportOptions, "publish": PublishOpt
 
 
 @pytest.mark.parametrize(
-    ("config", "words", "told"),
+    ("config", "words", "sentence"),
     [
         ("train", ["+gamma=0.2"], r"there is no key gamma; was .*method\.gamma meant\?"),
         ("train", ["++epochs=3"], r"there is no key epochs; was trainer\.epochs meant\?"),
@@ -28,15 +28,15 @@ OPTIONS = {"train": TrainOptions, "report": ReportOptions, "publish": PublishOpt
         ("report", ["+claim=overhead"], "there is no key claim; there are figure, .*paths, "),
     ],
 )
-def test_a_key_that_nothing_reads_is_refused(config, words, told):
+def test_a_key_that_nothing_reads_is_refused(config, words, sentence):
     options = OPTIONS[config]
     options.of(compose(config=config))
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=sentence):
         options.of(compose(words, config))
 
 
 @pytest.mark.parametrize(
-    ("config", "word", "told"),
+    ("config", "word", "sentence"),
     [
         ("report", "records=all", "records must be 'own' or 'published', got 'all'"),
         ("report", "readme=yes", "readme must be 'write' or 'check'"),
@@ -50,10 +50,10 @@ def test_a_key_that_nothing_reads_is_refused(config, words, told):
         ("theory", "+tasks=3", "there is no key tasks"),
     ],
 )
-def test_options_of_an_entry_point_are_refused_by_their_key(config, word, told):
+def test_options_of_an_entry_point_are_refused_by_their_key(config, word, sentence):
     with pytest.raises(ValueError) as refusal:
         OPTIONS[config].of(compose([word], config))
-    assert str(refusal.value).startswith(told)
+    assert str(refusal.value).startswith(sentence)
 
 
 def test_data_come_from_the_environment_unless_it_is_empty(monkeypatch):
@@ -88,11 +88,11 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("override", "said"), WRONG, ids=[override for override, _ in WRONG])
-def test_a_value_of_another_type_than_the_signatures_is_refused_by_its_key(override, said):
+@pytest.mark.parametrize(("override", "message"), WRONG, ids=[override for override, _ in WRONG])
+def test_a_value_of_another_type_than_the_signatures_is_refused_by_its_key(override, message):
     with pytest.raises(ValueError) as refusal:
         build(compose([override]).model, inputs=4, outputs=2)
-    assert said == str(refusal.value)
+    assert message == str(refusal.value)
 
 
 def target(
@@ -130,11 +130,11 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "said"), REFUSED, ids=[said for _, said in REFUSED])
-def test_each_wrong_argument_is_named_in_a_line_wherever_it_is_nested(node, arguments, said):
+@pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_each_wrong_argument_is_named_in_a_line_wherever_it_is_nested(node, arguments, message):
     with pytest.raises(ValueError) as refusal:
         build(node(**arguments))
-    assert str(refusal.value).startswith(said)
+    assert str(refusal.value).startswith(message)
 
 
 def test_lists_stand_for_tuples_and_whole_numbers_for_numbers(node):
@@ -149,7 +149,7 @@ class Small(Options):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"format": "x"}, "format must be 'table' or 'json', got 'x'"),
         ({"seconds": 0}, "seconds must be greater than 0, got 0; a minute is enough"),
@@ -158,12 +158,12 @@ class Small(Options):
         ({"x": 1}, "there is no key x; there are format, only, seconds"),
     ],
 )
-def test_options_of_an_entry_point_are_checked_by_their_fields(wrong, said):
+def test_options_of_an_entry_point_are_checked_by_their_fields(wrong, message):
     right = {"format": "json", "seconds": 1, "only": None}
     assert Small.of(OmegaConf.create(right)).model_dump() == right
     with pytest.raises(ValueError) as refusal:
         Small.of(OmegaConf.create(right | wrong))
-    assert said in str(refusal.value)
+    assert message in str(refusal.value)
 
 
 @pytest.mark.parametrize("task", ["mnist", "pos_ewt", "subjectivity", "multi30k"])
@@ -175,7 +175,8 @@ def test_a_model_that_does_not_fit_the_task_is_refused_in_one_line(task):
         try:
             Request.of(compose([*words, f"model={model}", "model.hidden=48"])).model(sizes)
         except ValueError as error:
-            told = rf"^model={model} does not fit the task's data: it (takes no|needs) .*; leave model= out"
-            assert re.search(told, str(error)) and "\n" not in str(error)
+            reason = "(takes no|needs) .*; leave model= out"
+            pattern = rf"^model={model} does not fit the task's data: it {reason}"
+            assert re.search(pattern, str(error)) and "\n" not in str(error)
             refused += 1
     assert refused in (4, 5)

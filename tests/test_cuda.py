@@ -61,7 +61,7 @@ def test_a_gpu_translates_what_it_learned_as_the_cpu_does(tmp_path):
     text = tmp_path / "in.txt"
     text.write_text("a dog\n\na man\n")
     for device in ("cuda", "cpu"):
-        asked = {"checkpoint": tmp_path / "outputs/run", "input": text, "output": tmp_path / device}
-        asked |= {"beam": 5, "alpha": None, "threads": 1, "device": device, "allow": None}
-        translate(OmegaConf.create({key: str(v) if hasattr(v, "parts") else v for key, v in asked.items()}))
+        request = {"checkpoint": tmp_path / "outputs/run", "input": text, "output": tmp_path / device}
+        request |= {"beam": 5, "alpha": None, "threads": 1, "device": device, "allow": None}
+        translate(OmegaConf.create({key: str(v) if hasattr(v, "parts") else v for key, v in request.items()}))
     assert (tmp_path / "cuda").read_text() == (tmp_path / "cpu").read_text()

@@ -59,7 +59,7 @@ def test_another_device_translates_as_the_cpu_does(run, tmp_path, monkeypatch):
     run("cpu", "task=multi30k", "trainer.epochs=3")
     text = tmp_path / "in.txt"
     text.write_text("a dog\n\na man\n")
-    asked = {
+    requested = {
         "checkpoint": f"{tmp_path}/cpu/run",
         "input": str(text),
         "beam": 5,
@@ -69,5 +69,5 @@ def test_another_device_translates_as_the_cpu_does(run, tmp_path, monkeypatch):
     }
     for device in ("cuda", "cpu"):
         with other_device(monkeypatch, machine):
-            translate(OmegaConf.create(asked | {"output": f"{tmp_path}/{device}.txt", "device": device}))
+            translate(OmegaConf.create(requested | {"output": f"{tmp_path}/{device}.txt", "device": device}))
     assert (tmp_path / "cuda.txt").read_text() == (tmp_path / "cpu.txt").read_text()

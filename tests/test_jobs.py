@@ -86,12 +86,12 @@ def test_each_begin_and_end_is_printed_and_failures_are_named_with_their_log(run
     log = tmp_path / "logs/bad.log"
     assert failed == f"python bad\n  failed with exit code 1: {log}\n  no data"
     assert log.read_text() == "no data\n" and times(tmp_path, "good")
-    said = capsys.readouterr().err.splitlines()
-    assert said[::2] == ["python bad", "python good"]
-    assert said[1].startswith(f"failed with exit code 1: {log} in 0:00:0") and said[1].endswith(
+    output = capsys.readouterr().err.splitlines()
+    assert output[::2] == ["python bad", "python good"]
+    assert output[1].startswith(f"failed with exit code 1: {log} in 0:00:0") and output[1].endswith(
         ": python bad"
     )
-    assert said[3].startswith("done in 0:00:0") and said[3].endswith(": python good")
+    assert output[3].startswith("done in 0:00:0") and output[3].endswith(": python good")
 
 
 def test_a_job_that_ends_well_and_leaves_nothing_is_named_and_not_repeated(run, tmp_path):
@@ -135,7 +135,7 @@ def until(reached):
 
 
 def test_data_that_are_missing_are_named_in_a_line_and_a_synthetic_sample_needs_none(tmp_path):
-    places = [f"paths.data={tmp_path}", f"paths.outputs={tmp_path}", "paths.offline=true"]
-    said = lack(["task=parsing", *places])
-    assert "LDC99T42" in said and "\n" not in said
-    assert lack(["task=mnist", "task.sample=tiny", *places]) == ""
+    folders = [f"paths.data={tmp_path}", f"paths.outputs={tmp_path}", "paths.offline=true"]
+    output = lack(["task=parsing", *folders])
+    assert "LDC99T42" in output and "\n" not in output
+    assert lack(["task=mnist", "task.sample=tiny", *folders]) == ""

@@ -112,9 +112,9 @@ def test_adaptive_keeps_between_its_bounds_and_the_share_of_energy_where_they_al
 
     def watched(grad_h, k):
         carried = grad_h + layer.memory.m
-        found = estimate(grad_h, k)
-        seen.append((carried, found[0]))
-        return found
+        result = estimate(grad_h, k)
+        seen.append((carried, result[0]))
+        return result
 
     layer.estimate = watched
     sums_of_gradients(model)

@@ -40,14 +40,15 @@ def test_data_that_are_there_are_read_and_counted(tmp_path, prepare, capsys):
     for split in ("train", "dev", "test"):
         (tmp_path / f"ud_english_ewt/en_ewt-ud-{split}.conllu").write_text(EWT)
     assert prepare("task=parsing_ewt") == 0
-    said = capsys.readouterr().out
-    assert said.startswith("parsing_ewt: ready\n  train: 1 sentences, 2 words, 4 transitions\n")
+    output = capsys.readouterr().out
+    assert output.startswith("parsing_ewt: ready\n  train: 1 sentences, 2 words, 4 transitions\n")
 
 
 def test_missing_licensed_data_are_named_with_what_to_do(tmp_path, prepare, capsys):
     assert prepare("task=parsing") == 1
-    said = capsys.readouterr().out
-    assert said.startswith("parsing: not ready. ") and "LDC99T42" in said and str(tmp_path / "ptb") in said
+    output = capsys.readouterr().out
+    assert output.startswith("parsing: not ready. ") and "LDC99T42" in output
+    assert str(tmp_path / "ptb") in output
 
 
 def test_a_setting_that_a_task_refuses_is_reported_with_the_task(prepare, capsys):
@@ -81,7 +82,7 @@ def test_data_that_are_malformed_keep_no_others_from_being_read(tmp_path, prepar
         for name in names:
             (tmp_path / folder / name).write_text(text)
     assert prepare() == 1
-    said = dict(re.findall(r"^(\w+): ((?:not )?ready.*)", capsys.readouterr().out, re.MULTILINE))
-    assert set(said) == {path.stem for path in (ROOT / "conf/task").glob("*.yaml")}
+    output = dict(re.findall(r"^(\w+): ((?:not )?ready.*)", capsys.readouterr().out, re.MULTILINE))
+    assert set(output) == {path.stem for path in (ROOT / "conf/task").glob("*.yaml")}
     for task, (folder, _, _, reason) in MALFORMED.items():
-        assert said[task].startswith(f"not ready. {tmp_path / folder}") and reason in said[task]
+        assert output[task].startswith(f"not ready. {tmp_path / folder}") and reason in output[task]

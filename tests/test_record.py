@@ -86,12 +86,12 @@ trees = st.recursive(values | st.lists(values, max_size=3), lambda t: st.diction
 
 @given(st.dictionaries(keys, trees, max_size=4))
 def test_a_signature_is_8_hex_digits_and_survives_json(tree):
-    found = signature(tree)
-    assert len(found) == 8 and int(found, 16) >= 0
-    assert signature(json.loads(json.dumps(tree))) == found
+    result = signature(tree)
+    assert len(result) == 8 and int(result, 16) >= 0
+    assert signature(json.loads(json.dumps(tree))) == result
 
 
-def made(seed=0, started="2026-01-01T00:00:00+00:00", **fields):
+def finished(seed=0, started="2026-01-01T00:00:00+00:00", **fields):
     """A whole record: what a published one has, and a history of its own."""
     rows = [{"epoch": 1, "loss": 0.5, "test": None}, {"epoch": 2, "loss": 0.25, "test": 97.5}]
     own = {"signature": "0123abcd", "seed": seed, "started_at": started, "history": rows}
@@ -99,16 +99,15 @@ def made(seed=0, started="2026-01-01T00:00:00+00:00", **fields):
 
 
 def test_a_record_and_its_csv_read_back(tmp_path):
-    path = write(tmp_path, made(note="γ=0.8"))
-    assert json.loads(path.read_text(encoding="utf-8")) == made(note="γ=0.8")
+    path = write(tmp_path, finished(note="γ=0.8"))
+    assert json.loads(path.read_text(encoding="utf-8")) == finished(note="γ=0.8")
     rows = list(csv.reader((tmp_path / "history.csv").read_text().splitlines()))
     assert rows == [["epoch", "loss", "test"], ["1", "0.5", ""], ["2", "0.25", "97.5"]]
 
 
 def test_texts_are_kept_beside_the_record_by_name(tmp_path):
-    write(
-        tmp_path, made(), texts={"hypotheses.txt": ["tôi", "", "last line\u2028 ."], "references.0.txt": []}
-    )
+    texts = {"hypotheses.txt": ["tôi", "", "last line\u2028 ."], "references.0.txt": []}
+    write(tmp_path, finished(), texts=texts)
     assert (tmp_path / "hypotheses.txt").read_bytes().decode().split("\n")[:-1] == [
         "tôi",
         "",
@@ -120,7 +119,7 @@ def test_texts_are_kept_beside_the_record_by_name(tmp_path):
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_number_that_json_refuses_leaves_no_record(tmp_path, value):
     with pytest.raises(ValueError):
-        write(tmp_path, made(test=value))
+        write(tmp_path, finished(test=value))
     assert [path.name for path in tmp_path.iterdir()] == ["history.csv"]
 
 
@@ -136,24 +135,24 @@ def test_a_writer_that_is_killed_leaves_no_half_file(tmp_path):
 
 
 def test_a_failed_writer_leaves_what_was_there(tmp_path):
-    path = write(tmp_path, made())
+    path = write(tmp_path, finished())
     with pytest.raises(TypeError):
-        write(tmp_path, made(config=object()))
-    assert json.loads(path.read_bytes()) == made() and len(list(tmp_path.iterdir())) == 2
+        write(tmp_path, finished(config=object()))
+    assert json.loads(path.read_bytes()) == finished() and len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     with pytest.raises(OSError, match=r"cannot write.*history\.csv"):
-        write(tmp_path / "missing", made())
+        write(tmp_path / "missing", finished())
 
 
 def test_the_newest_whole_record_of_a_request_is_returned(tmp_path):
     for name, started in (("a", "2026-01-02"), ("b", "2026-01-03"), ("r=0.04, γ", "2026-01-01")):
         (tmp_path / name).mkdir()
-        write(tmp_path / name, made(started=started))
+        write(tmp_path / name, finished(started=started))
     (tmp_path / "b/record.json").write_bytes((tmp_path / "b/record.json").read_bytes()[:40])
-    path, found = find(tmp_path, "0123abcd", 0)
-    assert path == tmp_path / "a/record.json" and found["started_at"] == "2026-01-02"
+    path, result = find(tmp_path, "0123abcd", 0)
+    assert path == tmp_path / "a/record.json" and result["started_at"] == "2026-01-02"
     assert find(tmp_path, "0123abcd", 1) is None and find(tmp_path, "ffffffff", 0) is None
     assert find(tmp_path / "none", "0123abcd", 0) is None
 
@@ -173,17 +172,17 @@ CHANGES = [{key: ...} for key in NEEDED] + [{k: v} for k, v in WRONG.items()] + 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_record_with_a_field_missing_or_of_the_wrong_type_is_skipped_and_logged(tmp_path, caplog, change):
-    damaged = {key: value for key, value in (made() | change).items() if value is not ...}
+    damaged = {key: value for key, value in (finished() | change).items() if value is not ...}
     (tmp_path / record.NAME).write_text(json.dumps(damaged))
     assert find(tmp_path, "0123abcd", 0) is None
     assert f"{tmp_path}/record.json does not count as a record: " in caplog.text
 
 
 def test_the_required_fields_alone_make_a_record_with_a_summary(tmp_path):
-    needed = {key: value for key, value in made().items() if key in NEEDED}
+    needed = {key: value for key, value in finished().items() if key in NEEDED}
     assert Record.parse(json.dumps(needed)).timing_rule == 1
     assert Record.parse(json.dumps(needed)).data_digest is None
-    for whole in (needed, needed | {"r": None, "gamma": None}, made(k_per_layer={})):
+    for whole in (needed, needed | {"r": None, "gamma": None}, finished(k_per_layer={})):
         assert "BP + update" in summary(tmp_path, parse(json.dumps(whole)))
 
 
@@ -220,9 +219,9 @@ def test_methods_that_differ_have_different_labels():
 def test_every_published_record_is_whole_and_keeps_its_signature():
     with open(ROOT / "outputs/published/records.jsonl", encoding="utf-8") as lines:
         for line in lines:
-            found = Record.parse(line)
-            assert found.model_dump(exclude_unset=True) == json.loads(line)
-            assert signature(found.config) == found.signature
+            result = Record.parse(line)
+            assert result.model_dump(exclude_unset=True) == json.loads(line)
+            assert signature(result.config) == result.signature
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"null", b"{}", b'{"signature": "0123abcd"}', b"\xff"])

@@ -24,20 +24,20 @@ def dry_run(tmp_path, monkeypatch, capsys):
             sys, "argv", ["reproduce.py", "dry_run=true", f"paths.outputs={tmp_path}", *words]
         )
         main()
-        said = capsys.readouterr()
-        return said.out.splitlines(), said.err
+        output = capsys.readouterr()
+        return output.out.splitlines(), output.err
 
     return dry_run
 
 
 def test_a_dry_run_shows_every_command_and_says_what_has_no_data(dry_run, tmp_path):
-    commands, said = dry_run("table=textcnn", "only=[polarity,subjectivity]", without=["task=polarity"])
+    commands, output = dry_run("table=textcnn", "only=[polarity,subjectivity]", without=["task=polarity"])
     assert commands[:2] == [
         f"python -m src.train task=subjectivity paths.outputs={tmp_path} seed=0 method={method}"
         for method in ("baseline", "sbp")
     ]
     assert all("task=subjectivity" in command for command in commands) and not list(tmp_path.iterdir())
-    assert said == f"task=polarity: {len(commands)} runs left out. licensed\n{len(commands)} commands\n"
+    assert output == f"task=polarity: {len(commands)} runs left out. licensed\n{len(commands)} commands\n"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_what_is_not_clear_is_refused_with_the_choices(dry_run, words, refusal):
 
 
 def test_every_folder_of_a_run_can_be_set_and_reaches_the_commands(dry_run, tmp_path):
-    places = set(compose().paths) - {"outputs", "published", "offline"}
-    given = [f"paths.{key}={tmp_path}/{key}" for key in places] + ["paths.offline=true"]
+    locations = set(compose().paths) - {"outputs", "published", "offline"}
+    given = [f"paths.{key}={tmp_path}/{key}" for key in locations] + ["paths.offline=true"]
     commands, _ = dry_run("table=textcnn", "only=polarity", *given)
     assert commands and all(set(given) < set(command.split()) for command in commands)

@@ -58,11 +58,11 @@ def test_a_run_leaves_record_history_log_and_weights(smoke):
 
 
 def test_the_summary_shows_scores_times_k_and_the_path_of_the_record(smoke):
-    said = smoke("method=sbp").out
+    output = smoke("method=sbp").out
     (folder,) = records(smoke.outputs)
     for part in ("tiny synthetic sample", "test accuracy", "BP ", "total ", "k per layer: net.0 2, net.3 2"):
-        assert part in said
-    assert f"record: {folder}/record.json" in said and "python -m src.report" in said
+        assert part in output
+    assert f"record: {folder}/record.json" in output and "python -m src.report" in output
 
 
 def test_the_same_request_is_not_run_twice_unless_forced(smoke):
@@ -157,11 +157,11 @@ def test_an_existing_record_is_only_shown_for_equal_data(within, tmp_path, monke
 
 def test_data_that_are_missing_are_refused_also_where_there_is_a_record(within, tmp_path, monkeypatch):
     shutil.copytree(ROOT / "data/MNIST/raw", tmp_path / "data/MNIST/raw")
-    asked = ("task.sample=full", "trainer.epochs=1", "task.batch_size=5000", "paths.offline=true")
-    assert within(*asked, f"paths.data={tmp_path}/data") == within(*asked, f"paths.data={tmp_path}/data")
+    words = ("task.sample=full", "trainer.epochs=1", "task.batch_size=5000", "paths.offline=true")
+    assert within(*words, f"paths.data={tmp_path}/data") == within(*words, f"paths.data={tmp_path}/data")
     monkeypatch.setattr("msbp.tasks.mnist.BUNDLED", tmp_path)
     with pytest.raises(FileNotFoundError, match="nowhere"):
-        within(*asked, f"paths.data={tmp_path}/nowhere")
+        within(*words, f"paths.data={tmp_path}/nowhere")
 
 
 def test_a_run_on_other_data_does_not_resume(within, monkeypatch):
@@ -177,8 +177,8 @@ def test_a_diverged_run_leaves_what_happened_and_no_record(within, method):
     with pytest.raises(FloatingPointError, match="training diverged in epoch 1, step 2: the loss is"):
         within(f"method={method}", "optimizer.lr=1e38")
     (left,) = within.outputs.rglob("diverged.json")
-    found = json.loads(left.read_bytes())
-    assert (found["seed"], found["epoch"], found["step"]) == (0, 1, 2) and not records(within.outputs)
+    result = json.loads(left.read_bytes())
+    assert (result["seed"], result["epoch"], result["step"]) == (0, 1, 2) and not records(within.outputs)
 
 
 def test_more_epochs_go_on_from_the_kept_checkpoint_of_a_finished_run(within):
@@ -247,9 +247,9 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("overrides", "said"), REFUSED, ids=[overrides for overrides, _ in REFUSED])
-def test_a_value_of_a_wrong_kind_is_refused_by_its_key_and_nothing_is_left(within, overrides, said):
-    with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
+@pytest.mark.parametrize(("overrides", "output"), REFUSED, ids=[overrides for overrides, _ in REFUSED])
+def test_a_value_of_a_wrong_kind_is_refused_by_its_key_and_nothing_is_left(within, overrides, output):
+    with pytest.raises(ValueError, match=f"^{re.escape(output)}"):
         within(*overrides.split())
     assert list(within.outputs.iterdir()) == []
 
@@ -257,20 +257,20 @@ def test_a_value_of_a_wrong_kind_is_refused_by_its_key_and_nothing_is_left(withi
 def test_runs_of_one_second_share_nothing(smoke):
     started = [smoke("method=msbp", f"seed={seed}", start=True) for seed in range(3)]
     assert [command.wait().returncode for command in started] == [0, 0, 0]
-    found = records(smoke.outputs)
-    assert sorted(record["seed"] for record in found.values()) == [0, 1, 2]
-    for folder, record in found.items():
+    result = records(smoke.outputs)
+    assert sorted(record["seed"] for record in result.values()) == [0, 1, 2]
+    for folder, record in result.items():
         assert f"seed={record['seed']}" in OmegaConf.load(folder / "overrides.yaml")
         assert (folder / "train.log").read_text().count("epoch 1/2") == 1
-    assert sum(record["times_comparable"] for record in found.values()) < 3
+    assert sum(record["times_comparable"] for record in result.values()) < 3
 
 
 @pytest.mark.parametrize(("force", "runs"), [("false", 1), ("true", 3)])
 def test_equal_requests_at_once_run_once_or_each_when_forced(smoke, force, runs):
     started = [smoke("method=msbp", f"force={force}", start=True) for _ in range(3)]
     assert [command.wait().returncode for command in started] == [0, 0, 0]
-    found = records(smoke.outputs)
-    assert len(found) == runs and len({record["test"] for record in found.values()}) == 1
+    result = records(smoke.outputs)
+    assert len(result) == runs and len({record["test"] for record in result.values()}) == 1
     assert sum("has a record" in command.out for command in started) == 3 - runs
 
 
@@ -278,19 +278,19 @@ def test_two_sweeps_at_once_run_each_member_once(smoke):
     sweep = ("-m", "seed=0,1", "method=baseline,msbp")
     started = [smoke(*sweep, start=True) for _ in range(2)]
     assert [command.wait().returncode for command in started] == [0, 0]
-    found = records(smoke.outputs)
-    requests = [(record["method"], record["seed"]) for record in found.values()]
+    result = records(smoke.outputs)
+    requests = [(record["method"], record["seed"]) for record in result.values()]
     assert sorted(requests) == [("baseline", 0), ("baseline", 1), ("msbp", 0), ("msbp", 1)]
-    for folder, record in found.items():
+    for folder, record in result.items():
         overrides = OmegaConf.load(folder / "overrides.yaml")
         assert {f"seed={record['seed']}", f"method={record['method']}"} <= set(overrides)
 
 
 def test_a_folder_that_holds_a_run_is_not_written_over(smoke, tmp_path):
-    place = f"hydra.run.dir={tmp_path}/mine"
-    assert smoke("seed=0", place).returncode == 0
+    location = f"hydra.run.dir={tmp_path}/mine"
+    assert smoke("seed=0", location).returncode == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "mine").iterdir()}
-    refused = smoke("seed=1", place)
+    refused = smoke("seed=1", location)
     assert refused.returncode == 1 and "holds another run" in refused.err
     assert {path.name: path.read_bytes() for path in (tmp_path / "mine").iterdir()} == before
 
@@ -306,11 +306,11 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("override", "said"), WRONG, ids=[override for override, _ in WRONG])
-def test_a_wrong_value_is_refused_in_one_paragraph_before_any_work(smoke, override, said):
+@pytest.mark.parametrize(("override", "output"), WRONG, ids=[override for override, _ in WRONG])
+def test_a_wrong_value_is_refused_in_one_paragraph_before_any_work(smoke, override, output):
     refused = smoke(override)
     assert refused.returncode == 1
-    assert said in refused.err and "Traceback" not in refused.err + refused.out
+    assert output in refused.err and "Traceback" not in refused.err + refused.out
     assert len(refused.err) < 1000 and "epoch 1" not in refused.out
     assert not records(smoke.outputs)
 

@@ -127,10 +127,10 @@ def copied(run, settings, tmp_path):
     """A copy of the run, to be damaged, and what translates a line with the run."""
     shutil.copytree(run, tmp_path / "copy")
     (tmp_path / "in.txt").write_text("a\n")
-    places = {"input": f"{tmp_path}/in.txt", "output": f"{tmp_path}/out.txt"}
+    locations = {"input": f"{tmp_path}/in.txt", "output": f"{tmp_path}/out.txt"}
 
     def call(**changes):
-        translate(OmegaConf.merge(settings, places | changes))
+        translate(OmegaConf.merge(settings, locations | changes))
 
     return tmp_path / "copy", call
 
@@ -180,8 +180,8 @@ def test_an_output_that_cannot_be_written_is_refused_before_any_work(copied, mon
         f"{folder.parent}/in.txt": "would replace what input= reads",
         str(link): "would replace what input= reads",
     }
-    for output, told in refusals.items():
-        with pytest.raises((ValueError, FileNotFoundError), match=told):
+    for output, message in refusals.items():
+        with pytest.raises((ValueError, FileNotFoundError), match=message):
             call(output=output)
     for checkpoint, names in {"": ALL[:-1], "weights.pt": ALL[:-1], "checkpoint.pt": ALL[-1:]}.items():
         for name in names:
@@ -193,7 +193,7 @@ def test_an_output_that_cannot_be_written_is_refused_before_any_work(copied, mon
 @pytest.mark.parametrize("key", ["checkpoint", "input", "output"])
 def test_a_missing_path_is_named(tmp_path, key):
     (tmp_path / "in.txt").write_text("a\n")
-    places = {"checkpoint": tmp_path / "no", "input": tmp_path / "in.txt", "output": tmp_path / "out.txt"}
-    given = [f"{name}={place}" for name, place in places.items() if name != key]
+    locations = {"checkpoint": tmp_path / "no", "input": tmp_path / "in.txt", "output": tmp_path / "out.txt"}
+    given = [f"{name}={location}" for name, location in locations.items() if name != key]
     with pytest.raises(ValueError, match=f"^{key}= is missing: .*checkpoint=RUN input=FILE output=FILE"):
         translate(compose(given, config="translate"))

@@ -33,7 +33,7 @@ EVERY = catalogue(Path(CONF))
 
 
 @pytest.fixture
-def places(tmp_path):
+def paths(tmp_path):
     """Overrides that put outputs, published and README into tmp_path."""
     (tmp_path / "README.md").write_text("<!-- table: extreme -->\n<!-- end of table -->\n")
     files = {"outputs": tmp_path, "published": tmp_path / "published", "readme": tmp_path / "README.md"}
@@ -41,11 +41,11 @@ def places(tmp_path):
 
 
 @pytest.fixture
-def shown(places, settle, capsys):
+def shown(paths, settle, capsys):
     """Return the output of the report, its table cells without padding."""
 
     def shown(*words):
-        report(compose([*words, *places], "report"), settle, places[:1])
+        report(compose([*words, *paths], "report"), settle, paths[:1])
         out, err = capsys.readouterr()
         return re.sub(" +", " ", out), err
 
@@ -53,11 +53,11 @@ def shown(places, settle, capsys):
 
 
 @pytest.fixture
-def put(places, settle, capsys):
+def put(paths, settle, capsys):
     """Return the output of publishing."""
 
     def put(*words):
-        publish(compose([*words, *places], "publish"), settle)
+        publish(compose([*words, *paths], "publish"), settle)
         return capsys.readouterr().out
 
     return put
@@ -77,10 +77,10 @@ def leave(tmp_path, record_of):
     return leave
 
 
-def test_a_table_needs_no_torch_no_network_and_no_locale(places, leave, tmp_path):
+def test_a_table_needs_no_torch_no_network_and_no_locale(paths, leave, tmp_path):
     for words, seconds in ((["method=baseline"], 320.0), (["method=msbp", "method.r=0.001"], 4.0)):
         leave(*EXTREME, *words, bp_s=seconds, signature=signature(compose([*EXTREME, *words])))
-    report(compose(["table=extreme", *places], "report"), settings_from(Path(CONF), compose), places[:1])
+    report(compose(["table=extreme", *paths], "report"), settings_from(Path(CONF), compose), paths[:1])
     files = {path: path.read_bytes() for path in (tmp_path / "report").iterdir()}
     assert {path.name for path in files} == {"extreme.md", "extreme.tex", "extreme.csv"}
     text = re.sub(" +", " ", files[tmp_path / "report" / "extreme.md"].decode())
@@ -91,7 +91,7 @@ def test_a_table_needs_no_torch_no_network_and_no_locale(places, leave, tmp_path
     (tmp_path / "barred" / "sitecustomize.py").write_text(BARRED)
     searched = os.pathsep.join([str(tmp_path / "barred"), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, "-m", "src.report", "table=extreme", *places], cwd=ROOT, capture_output=True,
+        [sys.executable, "-m", "src.report", "table=extreme", *paths], cwd=ROOT, capture_output=True,
         env=os.environ | C_LOCALE | {"PYTHONPATH": searched}, text=True, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -139,9 +139,9 @@ def test_a_table_that_is_chosen_is_printed_without_any_run(shown):
 
 def test_what_is_published_is_shown_and_nothing_else(shown, put, leave, tmp_path):
     leave(*EXTREME, "method=baseline")
-    told = put("table=extreme")
-    assert "records.jsonl:\n  1 added, 0 replaced, 0 kept as they were\n" in told
-    assert f"rewritten:\n  {tmp_path / 'published' / 'extreme.csv'}\n" in told and "README.md\n" in told
+    message = put("table=extreme")
+    assert "records.jsonl:\n  1 added, 0 replaced, 0 kept as they were\n" in message
+    assert f"rewritten:\n  {tmp_path / 'published' / 'extreme.csv'}\n" in message and "README.md\n" in message
     assert " 98.20 (+0.00) | 1 of 5 |" in re.sub(" +", " ", (tmp_path / "README.md").read_text("utf-8"))
     assert "0 added, 0 replaced, 1 kept as they were\nrewritten:\n  nothing" in put("table=extreme")
     leave(*EXTREME, "method=baseline", seed=1)
@@ -152,9 +152,9 @@ def test_what_is_published_is_shown_and_nothing_else(shown, put, leave, tmp_path
     assert (tmp_path / "report-published" / "extreme.md").exists()
 
 
-def test_a_stale_readme_fails_the_check_until_it_is_written(places, settle, tmp_path):
+def test_a_stale_readme_fails_the_check_until_it_is_written(paths, settle, tmp_path):
     def keep(word):
-        keep_published(compose([f"readme={word}", *places], "report"), EVERY, settle)
+        keep_published(compose([f"readme={word}", *paths], "report"), EVERY, settle)
 
     with pytest.raises(ValueError, match=r"stale: .*README.md; run python -m src.report readme=write"):
         keep("check")
@@ -170,13 +170,13 @@ def test_publishing_uncommitted_code_is_refused_with_the_reason(put, leave, tmp_
 
 
 def test_names_of_tables_lead_to_no_other_folder(tmp_path, settle):
-    places = [f"paths.outputs={tmp_path}/out", f"paths.published={tmp_path}/none"]
-    report(compose(["table=main", "table.name=../../x", *places], "report"), settle)
+    paths = [f"paths.outputs={tmp_path}/out", f"paths.published={tmp_path}/none"]
+    report(compose(["table=main", "table.name=../../x", *paths], "report"), settle)
     assert {path.parent for path in tmp_path.rglob("*.*")} == {tmp_path / "out/report"}
 
 
-@pytest.mark.parametrize(("word", "wanted"), [("table=maine", "main"), ("tabel=main", "tabel")])
-def test_unknown_choices_are_refused_with_those_that_exist(word, wanted):
+@pytest.mark.parametrize(("word", "expected"), [("table=maine", "main"), ("tabel=main", "tabel")])
+def test_unknown_choices_are_refused_with_those_that_exist(word, expected):
     with pytest.raises(HydraException) as refused:
         compose([word], "report")
-    assert wanted in explain(refused.value)
+    assert expected in explain(refused.value)

@@ -54,8 +54,8 @@ def test_differences_are_over_the_seeds_that_both_rows_have(filled):
 def test_a_question_is_answered_by_five_seeds_with_an_interval_on_one_side(filled):
     def answer(gains):
         sbp = dict.fromkeys(range(6), 96.0)
-        found = filled(sbp=sbp, msbp={seed: 96 + gain for seed, gain in enumerate(gains)})
-        return found.sheets[1].blocks[0].columns[3]
+        result = filled(sbp=sbp, msbp={seed: 96 + gain for seed, gain in enumerate(gains)})
+        return result.sheets[1].blocks[0].columns[3]
 
     assert answer([1.0, 1.1, 0.9, 1.2, 0.8]) == "yes"
     assert answer([-1.0, -1.1, -0.9, -1.2, -0.8]) == "no"

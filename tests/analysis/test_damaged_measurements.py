@@ -49,17 +49,17 @@ STORED = stored()
 EVERY = catalogue(Path(CONF))
 
 
-def places(tree: object, at: tuple = ()) -> Iterator[tuple]:
+def locations(tree: object, at: tuple = ()) -> Iterator[tuple]:
     """Yield the paths to all values of a tree; of a list to the first three."""
     yield at
     items = tree.items() if isinstance(tree, dict) else enumerate(tree[:3]) if isinstance(tree, list) else ()
     for key, value in items:
-        yield from places(value, (*at, key))
+        yield from locations(value, (*at, key))
 
 
 def altered(tree: object, random: Random) -> tuple[object, str]:
     """The tree after one random change, and what that is."""
-    tree, at = json.loads(json.dumps(tree)), random.choice(list(places(tree)))
+    tree, at = json.loads(json.dumps(tree)), random.choice(list(locations(tree)))
     value = random.choice(VALUES)
     if not at:
         return value, repr(value)
@@ -75,20 +75,20 @@ def altered(tree: object, random: Random) -> tuple[object, str]:
 
 def render(outputs: Path) -> runs.Sources:
     """Make what reads all of a file of each kind."""
-    found = runs.own(outputs, outputs / "published", lambda words: None)
-    documents = other(found.runs, [])
-    documents += [document(EVERY[name], found) for name in ("theory", "bounds", "complexity", "departure")]
+    sources = runs.own(outputs, outputs / "published", lambda words: None)
+    documents = other(sources.runs, [])
+    documents += [document(EVERY[name], sources) for name in ("theory", "bounds", "complexity", "departure")]
     for each in documents:
         if each.figure is None:
             files(each)
-    benchmarks.markdown(found.benchmarks)
-    for result in found.benchmarks:
+    benchmarks.markdown(sources.benchmarks)
+    for result in sources.benchmarks:
         benchmark(result)
         benchmarks.table(result)
         benchmarks.comma_separated(result)
-    if found.theory:
-        theory.terminal(found.theory)
-    return found
+    if sources.theory:
+        theory.terminal(sources.theory)
+    return sources
 
 
 @pytest.mark.parametrize("name", STORED)
@@ -102,10 +102,10 @@ def test_a_file_is_read_or_named_and_the_others_count(tmp_path, name):
         tree, change = altered(STORED[name], Random(f"{name} {seed}"))
         (tmp_path / name).write_text(json.dumps(tree), encoding="utf-8")
         try:
-            found = render(tmp_path)
+            sources = render(tmp_path)
         except Exception as error:
             raise AssertionError(f"{name} {seed}, {change}: {error!r}") from error
-        assert all(name in sentence and "\n" not in sentence for sentence in found.damaged), change
-        assert len(found.runs) == (name != "runs/a/record.json" or not found.damaged)
-        named += bool(found.damaged)
+        assert all(name in sentence and "\n" not in sentence for sentence in sources.damaged), change
+        assert len(sources.runs) == (name != "runs/a/record.json" or not sources.damaged)
+        named += bool(sources.damaged)
     assert named

@@ -78,17 +78,17 @@ def test_measurements_stand_beside_theory_as_shares_of_the_dense_row(swept, sour
 
 def test_what_was_not_measured_has_its_command(sources):
     config = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10, **BY_K}
-    made = theory.complexity(config, sources())
-    assert made.empty and "\npython -m src.bench case=mnist sweep=k\n" in renderings(made)["md"]
+    shown = theory.complexity(config, sources())
+    assert shown.empty and "\npython -m src.bench case=mnist sweep=k\n" in renderings(shown)["md"]
 
 
 def test_bp_time_is_by_k_with_percentiles_and_the_dense_row_beside(swept, sources):
-    made = figures.bp_time({"name": "bp", "caption": "BP", **BY_K}, sources(benchmarks=[swept]))
-    sbp, msbp, dense = made.figure.series
+    shown = figures.bp_time({"name": "bp", "caption": "BP", **BY_K}, sources(benchmarks=[swept]))
+    sbp, msbp, dense = shown.figure.series
     assert dict(sbp.points[["x", "y"]].values) == {5: 0.05, 50: 0.5}
     assert (msbp.points.low[0], msbp.points.high[0]) == pytest.approx((0.09, 0.11))
     assert dict(dense.points[["x", "y"]].values) == {5: 0.8, 50: 0.8}
-    assert made.measured and not made.missing
+    assert shown.measured and not shown.missing
 
 
 def test_angles_are_means_over_seeds_in_degrees(sources, record_of, runs_of, angles_of):
@@ -101,20 +101,20 @@ def test_angles_are_means_over_seeds_in_degrees(sources, record_of, runs_of, ang
     rows = [{"label": "MSBP, k=5", "overrides": ["method=msbp"]}]
     config = {"name": "angle", "caption": "δ", "shows": "angles", "seeds": 2, "columns": []}
     config |= {"blocks": [{"title": "MNIST", "task": "mnist", "rows": rows}]}
-    made = figures.angle(
+    shown = figures.angle(
         config, Sources(runs_of([record_of(signature)]), sources().settle, angles=angles_of(angles))
     )
-    (point,) = made.figure.series[0].points.itertuples()
+    (point,) = shown.figure.series[0].points.itertuples()
     assert (point.x, point.y, point.n) == (0, pytest.approx(75), 2)
-    assert list(made.angles.record) == angles and len(made.used) == 1
+    assert list(shown.angles.record) == angles and len(shown.used) == 1
 
 
 def test_an_empty_figure_is_not_drawn_but_says_what_to_run(sources):
-    made = figures.bp_time({"name": "bp", "caption": "BP", **BY_K}, sources())
-    assert files(made).keys() == {"csv", "md", "tex"}
-    assert "- `python -m src.bench case=mnist sweep=k`" in files(made)["md"]
+    shown = figures.bp_time({"name": "bp", "caption": "BP", **BY_K}, sources())
+    assert files(shown).keys() == {"csv", "md", "tex"}
+    assert "- `python -m src.bench case=mnist sweep=k`" in files(shown)["md"]
     with pytest.raises(ValueError, match="nothing to draw"):
-        images(made.figure)
+        images(shown.figure)
 
 
 @pytest.fixture
@@ -179,8 +179,8 @@ def test_of_a_partial_sweep_what_is_there_is_shown_and_the_rest_is_empty(swept, 
     }
     assert named == (set(part) - {"torch"} if {*part} & {"sbp", "msbp"} else set())
     assert renderings(table).keys() == {"md", "tex", "csv"} and files(figure, draw=False)
-    found = list(claim_rules.slope_by_k({**config, "largest": 100}, Measured(measured, dict, {})))
-    assert len(found) == 2
+    result = list(claim_rules.slope_by_k({**config, "largest": 100}, Measured(measured, dict, {})))
+    assert len(result) == 2
     assert all(f"BP of {name}" in markdown([swept]) for name in part)
 
 
@@ -206,11 +206,11 @@ def test_departures_are_drawn_of_weights_and_biases(sources, record_of, runs_of,
     row = {"label": "MSBP", "overrides": ["method=msbp"]}
     block = {"title": "MNIST", "task": "mnist", "overrides": [], "rows": [row]}
     config = {"name": "departure", "caption": "Δ", "shows": "angles", "seeds": 2, "columns": []}
-    made = figures.departure(
+    shown = figures.departure(
         config | {"blocks": [block]},
         Sources(runs_of([record_of(signature)]), sources().settle, angles=angles_of(angles)),
     )
-    weight, bias = made.figure.series
+    weight, bias = shown.figure.series
     assert (weight.label, bias.label) == ("MSBP: weight", "MSBP: bias")
     assert weight.points.y.tolist() == [1.0, 1.0] and bias.points.y.tolist() == [0.1, 0.1]
 

@@ -39,50 +39,50 @@ def sources(record_of, runs_of, settle):
 )
 def test_a_cell_has_the_papers_test_beside_the_papers_value(target, value, sources):
     config = PAPER | {"name": target, "_target_": f"msbp.analysis.grid.{target}"}
-    made = document(config, sources)
-    first, *others = made.numbers.to_dict("records")
+    shown = document(config, sources)
+    first, *others = shown.numbers.to_dict("records")
     assert (first["value"], first["critical"]) == pytest.approx((value.value, value.critical), rel=1e-5)
     assert first["paper"] == 16.2 and (first["n_sbp"], first["n_msbp"]) == (4, 4)
     assert first["p_holm"] == first["p"], "a single test stays as it is"
     assert all(np.isnan(cell["value"]) for cell in others)
-    text = renderings(made)["md"]
+    text = renderings(shown)["md"]
     assert f" {value.value:.1f} |" in text and "no runs of both methods yet" in text
     assert "\npython -m src.train experiment=small\n" in text
 
 
 def test_the_papers_values_are_held_against_the_right_critical_value(sources):
-    made = grid.f_test(PAPER | {"name": "f_test", "grid": GRID | {"seeds": 20}}, sources)
-    assert list(made.sheets[0].blocks[0].paper) == ["16.2", "1.9¹"]
-    assert "F(19, 19) = 2.168, where the paper prints 2.1" in made.sheets[0].below[-1]
+    shown = grid.f_test(PAPER | {"name": "f_test", "grid": GRID | {"seeds": 20}}, sources)
+    assert list(shown.sheets[0].blocks[0].paper) == ["16.2", "1.9¹"]
+    assert "F(19, 19) = 2.168, where the paper prints 2.1" in shown.sheets[0].below[-1]
 
 
 def test_a_grid_of_ones_own_needs_no_cells_of_the_paper(sources):
     for paper in ({}, {"paper": {20: [6.3]}}):
-        made = document({"name": "own", "caption": "", "grid": GRID, "_target_": T_TEST} | paper, sources)
-        assert list(made.numbers.paper.fillna(0)) == [0, 0, 6.3 if paper else 0, 0]
-        assert "– |" in renderings(made)["md"] and "the paper prints" not in renderings(made)["md"]
+        shown = document({"name": "own", "caption": "", "grid": GRID, "_target_": T_TEST} | paper, sources)
+        assert list(shown.numbers.paper.fillna(0)) == [0, 0, 6.3 if paper else 0, 0]
+        assert "– |" in renderings(shown)["md"] and "the paper prints" not in renderings(shown)["md"]
 
 
 def test_accuracy_by_gamma_starts_at_sbp_and_has_intervals_and_the_baseline(sources):
-    made = figures.accuracy({"name": "accuracy", "caption": "", "grid": GRID}, sources)
-    five, twenty = made.figure.series
+    shown = figures.accuracy({"name": "accuracy", "caption": "", "grid": GRID}, sources)
+    five, twenty = shown.figure.series
     assert list(five.points.x) == [0, 0.1] and twenty.points.empty
     point = five.points.iloc[1]
     assert point.y == pytest.approx(97.85) and point.low < 97.85 < point.high
-    assert made.figure.levels[0].points.y[0] == pytest.approx(98.1)
-    assert renderings(made)["csv"].splitlines()[0] == "series,x,y,low,high,n"
-    assert made.figure.note == "n = 4 runs per point."
-    assert len(made.used) == 11 and made.missing
+    assert shown.figure.levels[0].points.y[0] == pytest.approx(98.1)
+    assert renderings(shown)["csv"].splitlines()[0] == "series,x,y,low,high,n"
+    assert shown.figure.note == "n = 4 runs per point."
+    assert len(shown.used) == 11 and shown.missing
 
 
 def test_deviation_is_that_of_the_runs(sources):
-    made = figures.deviation({"name": "deviation", "caption": "", "grid": GRID}, sources)
-    assert made.figure.series[0].points.y[0] == pytest.approx(np.std(SCORES["sbp"], ddof=1))
+    shown = figures.deviation({"name": "deviation", "caption": "", "grid": GRID}, sources)
+    assert shown.figure.series[0].points.y[0] == pytest.approx(np.std(SCORES["sbp"], ddof=1))
 
 
 def test_values_of_k_without_any_test_are_named_apart(sources):
-    made = grid.t_test(PAPER | {"name": "t_test", "grid": GRID}, sources)
-    assert made.blank == ["k = 20"] and [block.columns[0] for block in made.filled.blocks] == ["k = 5"]
+    shown = grid.t_test(PAPER | {"name": "t_test", "grid": GRID}, sources)
+    assert shown.blank == ["k = 20"] and [block.columns[0] for block in shown.filled.blocks] == ["k = 5"]
 
 
 def test_few_runs_give_no_nan(record_of, runs_of, settle):
@@ -90,5 +90,5 @@ def test_few_runs_give_no_nan(record_of, runs_of, settle):
         runs = [record_of(AT[name], seed, test=SCORES[name][seed]) for name in SCORES for seed in range(n)]
         for target in ("t_test", "f_test"):
             config = PAPER | {"name": target, "_target_": f"msbp.analysis.grid.{target}"}
-            made = document(config, Sources(runs_of(runs), settle))
-            assert not any("nan" in text for text in renderings(made).values())
+            shown = document(config, Sources(runs_of(runs), settle))
+            assert not any("nan" in text for text in renderings(shown).values())

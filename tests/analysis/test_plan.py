@@ -26,8 +26,8 @@ def lacking(runs_of, settle):
     return lacking
 
 
-def commands(found):
-    return [job.command.removeprefix("python -m src.train ") for job in found]
+def commands(planned):
+    return [job.command.removeprefix("python -m src.train ") for job in planned]
 
 
 def test_methods_take_turns_seed_by_seed(lacking):
@@ -54,10 +54,10 @@ def test_what_has_a_record_is_run_again_only_where_required_times_do_not_count(l
 
 def test_timed_runs_come_first_and_run_alone_also_where_another_table_shows_only_scores(lacking):
     scores, times = config(columns=["score"], seeds=2), config(seeds=2, timed=1)
-    found = lacking(scores, times)
-    assert [job.alone for job in found] == [True, True, False, False]
-    assert len({job.key for job in found}) == 4
-    assert "seed=0" in found[0].command and "seed=1" in found[2].command
+    planned = lacking(scores, times)
+    assert [job.alone for job in planned] == [True, True, False, False]
+    assert len({job.key for job in planned}) == 4
+    assert "seed=0" in planned[0].command and "seed=1" in planned[2].command
 
 
 def test_rows_of_a_task_that_does_not_exist_are_left_out(runs_of):

@@ -202,10 +202,10 @@ def angles():
 def test_angles_are_published_with_their_runs_and_each_once(
     lines, record_of, runs_of, settle, angles, angles_of
 ):
-    made = document(FIGURE, Sources(runs_of([record_of(MSBP)]), settle, angles=angles_of(angles)))
-    publish([made], lines)
+    shown = document(FIGURE, Sources(runs_of([record_of(MSBP)]), settle, angles=angles_of(angles)))
+    publish([shown], lines)
     kept = lines.with_name("angles.jsonl")
-    assert publish_angles(made, kept) == publish_angles(made, kept) == 2
+    assert publish_angles(shown, kept) == publish_angles(shown, kept) == 2
     assert [json.loads(line)["step"] for line in kept.read_text("utf-8").splitlines()] == [0, 2]
     assert [run["signature"] for run in published(lines)] == [MSBP]
 

@@ -61,9 +61,9 @@ def test_the_page_opens_without_a_network(text):
 
 
 def test_every_link_has_its_target_and_every_claim_its_verdict(text, conf):
-    places = set(re.findall(r'id="([^"]+)"', text))
-    assert {link.removeprefix("#") for link in re.findall(r'href="(#[^"]+)"', text)} <= places
-    assert set(conf[CLAIMS]["claims"]) <= places
+    targets = set(re.findall(r'id="([^"]+)"', text))
+    assert {link.removeprefix("#") for link in re.findall(r'href="(#[^"]+)"', text)} <= targets
+    assert set(conf[CLAIMS]["claims"]) <= targets
     assert text.count('<span class="verdict') == 2 * len(conf[CLAIMS]["claims"])
 
 
@@ -81,8 +81,8 @@ def test_the_result_stands_first_and_compares_the_seeds_that_all_methods_have(
 ):
     runs = [record_of(words, seed, test=98 + seed) for words in (BASE, SBP) for seed in (0, 1)]
     runs += [record_of(MSBP, seed, test=90 + seed) for seed in (1, 2)]
-    made = document(conf["headline"], Sources(runs_of(runs), settle))
-    assert list(made.filled.blocks[0].iloc[0])[:-1] == [
+    drawn = document(conf["headline"], Sources(runs_of(runs), settle))
+    assert list(drawn.filled.blocks[0].iloc[0])[:-1] == [
         "MNIST (acc., n = 1)", "–", "1.0×", "99.00", "99.00", "91.00",
     ]  # fmt: skip
 
@@ -95,8 +95,8 @@ def test_speed_ups_of_bp_are_the_benchmarks_and_of_the_total_those_of_runs(recor
 
     runs = runs_of([record_of(words, times_comparable=False) for words in (BASE, MSBP)])
     for rule, shown in ((2, ["9.0×", "–"]), (1, ["–", "–"])):
-        made = document(conf["headline"], Sources(runs, settle, [result(rule)]))
-        assert list(made.filled.blocks[0].iloc[0])[1:3] == shown
+        drawn = document(conf["headline"], Sources(runs, settle, [result(rule)]))
+        assert list(drawn.filled.blocks[0].iloc[0])[1:3] == shown
 
 
 def test_a_baseline_that_is_stronger_than_the_papers_is_the_first_sentence(record_of, runs_of, settle, conf):
@@ -120,18 +120,18 @@ def test_a_baseline_that_is_stronger_than_the_papers_is_the_first_sentence(recor
 
 
 def test_numbers_agree_in_every_format(documents, text):
-    made = documents[CLAIMS]
-    texts = renderings(made)
-    cells = list(made.sheets[1].blocks[0].iloc[1])
+    drawn = documents[CLAIMS]
+    texts = renderings(drawn)
+    cells = list(drawn.sheets[1].blocks[0].iloc[1])
     assert cells[0] == "MNIST: MSBP (γ=0.8)" and cells[4] == "3"
     assert f"| {cells[0]} " in texts["md"] and f"{cells[1]} |" in texts["md"] and f">{cells[1]}<" in text
     assert cells[1] in texts["tex"] and cells[2] in texts["tex"]
-    assert made.numbers.estimate[1] == pytest.approx(float(cells[1].split()[0]), abs=0.005)
+    assert drawn.numbers.estimate[1] == pytest.approx(float(cells[1].split()[0]), abs=0.005)
 
 
 def test_latex_has_no_letter_that_needs_another_engine(documents):
-    for name, made in documents.items():
-        tex = renderings(made)["tex"]
+    for name, drawn in documents.items():
+        tex = renderings(drawn)["tex"]
         assert all(letter.isascii() for letter in re.sub("(?m)^% .*", "", tex)), name
 
 
@@ -165,7 +165,7 @@ def trial(record_of):
 
 
 def text_of(runs):
-    return "".join(markdown(sheet) for made in other(runs, []) for sheet in made.sheets)
+    return "".join(markdown(sheet) for drawn in other(runs, []) for sheet in drawn.sheets)
 
 
 def first_cells(text):
@@ -192,9 +192,9 @@ def test_titles_of_blocks_of_the_same_task_name_the_keys_that_differ(trial, runs
     runs = [trial("baseline", r=i) for i in range(3)]
     for run, (lr, size) in zip(runs, ((0.1, 16), (0.01, 16), (0.01, 32)), strict=True):
         run["config"] = run["config"] | {"optimizer": {"lr": lr}, "task": SHARED["task"] | {"size": size}}
-    (made,) = other(runs_of(runs), [])
+    (drawn,) = other(runs_of(runs), [])
     common = "mnist on its tiny synthetic sample (h=500, 0 epochs)"
-    titles = [block.columns[0].removeprefix(common) for block in made.sheets[0].blocks]
+    titles = [block.columns[0].removeprefix(common) for block in drawn.sheets[0].blocks]
     assert sorted(titles) == [
         ", task.size=16, optimizer.lr=0.01", ", task.size=16, optimizer.lr=0.1",
         ", task.size=32, optimizer.lr=0.01",
@@ -260,19 +260,19 @@ def test_whatever_a_field_of_a_record_holds_the_record_is_shown_or_left_out(tria
         assert any(field in sentence for sentence in damaged)
     for key in ("hidden", "sample", "resumed"):
         assert any(key not in record for record in runs.record)
-    (made,) = other(runs, [])
-    assert all(renderings(made).values()) and by_layer(runs) == ""
+    (drawn,) = other(runs, [])
+    assert all(renderings(drawn).values()) and by_layer(runs) == ""
     assert all("seed" in line for line in listed(runs, nothing_composed))
 
 
 def test_a_forest_plot_is_an_image_that_names_its_estimates(documents):
-    made = documents[CLAIMS]
-    claim = next(claim for claim in made.claims if claim.name == "better_than_sbp")
-    image = ElementTree.fromstring(made.forests[claim.name])
+    drawn = documents[CLAIMS]
+    claim = next(claim for claim in drawn.claims if claim.name == "better_than_sbp")
+    image = ElementTree.fromstring(drawn.forests[claim.name])
     words = ["".join(text.itertext()) for text in image.iter("{http://www.w3.org/2000/svg}text")]
     for row in forest_rows(claim):
         assert row["label"] in words and row["text"] in words
-    assert files(made, draw=False)["better_than_sbp.svg"] == made.forests[claim.name]
+    assert files(drawn, draw=False)["better_than_sbp.svg"] == drawn.forests[claim.name]
 
 
 def test_progress_is_a_line_a_tenth_without_a_terminal(capsys):

@@ -59,12 +59,12 @@ def test_a_record_that_cannot_be_opened_is_named(tmp_path, caplog):
 
 
 def test_diverged_runs_are_read_from_their_folders(tmp_path):
-    found = {"signature": "5e77e000", "seed": 3, "epoch": 1, "step": 2, "reason": "the loss is nan"}
-    for name, text in (("a", json.dumps(found)), ("b", "{}")):
+    measured = {"signature": "5e77e000", "seed": 3, "epoch": 1, "step": 2, "reason": "the loss is nan"}
+    for name, text in (("a", json.dumps(measured)), ("b", "{}")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "diverged.json").write_text(text, encoding="utf-8")
     sources = own(tmp_path, tmp_path / "published", lambda words: None)
-    assert sources.diverged.to_dict("records") == [found]
+    assert sources.diverged.to_dict("records") == [measured]
     assert [sentence for sentence in sources.damaged if "diverged.json" in sentence]
 
 
@@ -117,14 +117,14 @@ def test_own_and_published_angles_are_never_mixed(tmp_path, settle, monkeypatch)
 def test_a_moment_counts_once_and_damage_is_named(tmp_path, settle):
     text = line(step=4) + line(step=0) + line(step=4) + '{"config": {"sig\n'
     (tmp_path / "angles.jsonl").write_text(text)
-    found = published(tmp_path, settle)
-    assert list(found.angles.step) == [0, 4]
-    assert found.damaged[0].startswith(f"{tmp_path / 'angles.jsonl'} line 4: no angle")
+    measured = published(tmp_path, settle)
+    assert list(measured.angles.step) == [0, 4]
+    assert measured.damaged[0].startswith(f"{tmp_path / 'angles.jsonl'} line 4: no angle")
 
 
 def test_nothing_measured_is_no_error(tmp_path, settle):
-    found = own(tmp_path, tmp_path / "published", settle)
-    assert found.runs.empty and not found.benchmarks and found.angles.empty
+    measured = own(tmp_path, tmp_path / "published", settle)
+    assert measured.runs.empty and not measured.benchmarks and measured.angles.empty
 
 
 def test_whatever_a_line_of_angles_lacks_it_is_named_and_the_others_count(tmp_path, settle):
@@ -133,8 +133,8 @@ def test_whatever_a_line_of_angles_lacks_it_is_named_and_the_others_count(tmp_pa
     bad += [whole | {key: odd} for key in whole for odd in (None, [], {}, "x")]
     text = "".join(json.dumps(each) + "\n" for each in bad).encode() + b"\xff\n[]\n5\n"
     (tmp_path / "angles.jsonl").write_bytes(text + line(step=7).encode())
-    found = published(tmp_path, settle)
-    assert list(found.angles.step) == [7]
-    assert len(found.damaged) == len(bad) + 3
+    measured = published(tmp_path, settle)
+    assert list(measured.angles.step) == [7]
+    assert len(measured.damaged) == len(bad) + 3
     (tmp_path / "runs" / "angles.jsonl").mkdir(parents=True)
     assert "angles.jsonl: " in own(tmp_path / "runs", tmp_path / "published", settle).damaged[0]

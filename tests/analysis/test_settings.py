@@ -33,8 +33,8 @@ def test_a_row_tells_its_overrides_and_which_seeds_are_there(sources, record_of)
 
 
 def test_a_block_may_have_fewer_seeds_and_fewer_times(sources):
-    asked = coverage(table(seeds=2, timed=1), sources())[0].row
-    assert (asked.seeds, asked.timed) == (2, 1)
+    covered = coverage(table(seeds=2, timed=1), sources())[0].row
+    assert (covered.seeds, covered.timed) == (2, 1)
 
 
 def test_a_table_without_seconds_requires_no_times(sources):

@@ -27,18 +27,18 @@ MSBP = [98.0, 98.1, 97.9, 98.2, 98.0, 97.8]
 
 @pytest.mark.parametrize(("test", "equal_var"), [(pooled_t, True), (welch_t, False)])
 def test_t_is_scipys_one_sided_one(test, equal_var):
-    found = test(SBP, MSBP)
+    result = test(SBP, MSBP)
     expected = stats.ttest_ind(MSBP, SBP, equal_var=equal_var, alternative="greater")
-    assert (found.value, found.p) == pytest.approx((expected.statistic, expected.pvalue))
-    assert found.df == (pytest.approx(expected.df),) and found.rejects
+    assert (result.value, result.p) == pytest.approx((expected.statistic, expected.pvalue))
+    assert result.df == (pytest.approx(expected.df),) and result.rejects
     assert not test(MSBP, SBP).rejects
 
 
 def test_f_is_the_ratio_of_variances_by_hand():
-    found = f_ratio(SBP, MSBP)
-    assert found.value == pytest.approx(np.var(SBP, ddof=1) / np.var(MSBP, ddof=1))
-    assert found.p == pytest.approx(1 - stats.f.cdf(found.value, 5, 5))
-    assert found.df == (5, 5) and found.n == (6, 6)
+    result = f_ratio(SBP, MSBP)
+    assert result.value == pytest.approx(np.var(SBP, ddof=1) / np.var(MSBP, ddof=1))
+    assert result.p == pytest.approx(1 - stats.f.cdf(result.value, 5, 5))
+    assert result.df == (5, 5) and result.n == (6, 6)
 
 
 def test_brown_forsythe_squares_to_levenes_statistic_about_the_median():
@@ -47,10 +47,10 @@ def test_brown_forsythe_squares_to_levenes_statistic_about_the_median():
 
 
 def test_a_paired_test_looks_at_equal_seeds():
-    found = paired_t(SBP, MSBP)
+    result = paired_t(SBP, MSBP)
     expected = stats.ttest_rel(MSBP, SBP)
-    assert (found.value, found.p) == pytest.approx((expected.statistic, expected.pvalue))
-    assert found.critical == pytest.approx(stats.t.ppf(0.975, 5))
+    assert (result.value, result.p) == pytest.approx((expected.statistic, expected.pvalue))
+    assert result.critical == pytest.approx(stats.t.ppf(0.975, 5))
 
 
 def test_critical_values_follow_n_and_the_papers_f_is_too_small():
@@ -86,10 +86,10 @@ def test_intervals_are_scipys():
 
 
 def test_the_ratio_of_deviations_has_the_interval_of_f():
-    found = spread_ratio(SBP, MSBP)
+    result = spread_ratio(SBP, MSBP)
     f = f_ratio(SBP, MSBP)
-    assert found.estimate == pytest.approx(f.value**0.5)
-    assert (found.low, found.high) == pytest.approx(
+    assert result.estimate == pytest.approx(f.value**0.5)
+    assert (result.low, result.high) == pytest.approx(
         ((f.value / stats.f.ppf(0.975, 5, 5)) ** 0.5, (f.value / stats.f.ppf(0.025, 5, 5)) ** 0.5)
     )
     assert spread_ratio(SBP, [98.0, 98.0]) is spread_ratio([98.0], MSBP) is None
@@ -97,10 +97,10 @@ def test_the_ratio_of_deviations_has_the_interval_of_f():
 
 def test_the_log_of_a_deviation_is_unbiased_with_the_variance_that_it_has():
     random = np.random.default_rng(0)
-    found = [log_sd([random.normal(0, 3, 6)]) for _ in range(2000)]
-    estimates = [each.estimate for each in found]
+    result = [log_sd([random.normal(0, 3, 6)]) for _ in range(2000)]
+    estimates = [each.estimate for each in result]
     assert np.mean(estimates) == pytest.approx(np.log(3), abs=0.03)
-    assert np.var(estimates) == pytest.approx(found[0].variance, rel=0.1)
+    assert np.var(estimates) == pytest.approx(result[0].variance, rel=0.1)
 
 
 def test_the_jackknife_of_a_mean_is_the_runs_themselves():
@@ -108,5 +108,5 @@ def test_the_jackknife_of_a_mean_is_the_runs_themselves():
 
 
 def test_a_power_law_has_its_exponent_as_slope():
-    found = log_slope(np.log([1, 2, 4, 8]), [3, 12, 48, 192])
-    assert (found.estimate, found.variance) == pytest.approx((2, 0))
+    result = log_slope(np.log([1, 2, 4, 8]), [3, 12, 48, 192])
+    assert (result.estimate, result.variance) == pytest.approx((2, 0))

@@ -43,12 +43,12 @@ def test_a_worse_run_differs_and_an_equal_one_does_not(run):
 
 
 def test_published_translations_give_the_same_bootstrap_as_the_runs(run, tmp_path, record_of, runs_of):
-    places = [run(name, wrong) for name, wrong in (("one", 0.1), ("two", 0.2))]
-    runs = runs_of([record_of(place.name, seed=seed) for seed, place in enumerate(places)])
-    runs["source"] = [str(place / "record.json") for place in places]
+    paths = [run(name, wrong) for name, wrong in (("one", 0.1), ("two", 0.2))]
+    runs = runs_of([record_of(path.name, seed=seed) for seed, path in enumerate(paths)])
+    runs["source"] = [str(path / "record.json") for path in paths]
     files = publish_translations(runs, tmp_path / "published")
     assert [path.parent for path in files] == 2 * [tmp_path / "published" / "translations"]
-    assert paired_bootstrap(files, 50) == paired_bootstrap(places, 50)
+    assert paired_bootstrap(files, 50) == paired_bootstrap(paths, 50)
     before = [path.read_bytes() for path in files]
     assert [path.read_bytes() for path in publish_translations(runs, tmp_path / "published")] == before
     files[0].write_bytes(files[0].read_bytes()[:-9])
@@ -116,8 +116,8 @@ def sources(tmp_path, record_of, settle):
 
 
 def test_the_other_bleu_is_that_of_the_epoch_of_the_score(sources):
-    made = table_text.document(CONFIG, sources)
-    (block,) = made.sheets[0].blocks
+    shown = table_text.document(CONFIG, sources)
+    (block,) = shown.sheets[0].blocks
     assert list(block.columns[:-1]) == [
         "En-De",
         "Dev BLEU",
@@ -127,7 +127,7 @@ def test_the_other_bleu_is_that_of_the_epoch_of_the_score(sources):
         "paper: Test BLEU",
     ]
     assert list(block.iloc[1, 2:4]) == ["31.50 ± 0.71 (+1.00)", "33.50 ± 0.71 (+1.00)"]
-    assert made.numbers.other_bleu_mean[1] == 33.5 and made.numbers.other_bleu_delta[1] == 1
+    assert shown.numbers.other_bleu_mean[1] == 33.5 and shown.numbers.other_bleu_delta[1] == 1
 
 
 def test_the_rule_of_bleu_stands_below_its_block(sources):

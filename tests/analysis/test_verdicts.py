@@ -125,8 +125,8 @@ GAINS = {5: 0.8, 10: 0.6, 20: 0.4}  # the paper's, by k
 EDGE = CLAIMS["insensitive"]["high"] / np.mean([1 / gain for gain in GAINS.values()])
 
 
-def share_of(words, *wanted):
-    return sum(each in wanted for each in words) / len(words)
+def share_of(words, *target):
+    return sum(each in target for each in words) / len(words)
 
 
 @pytest.mark.parametrize("n", [3, 5, 10])
@@ -175,15 +175,15 @@ def test_with_the_papers_effects_ten_runs_reproduce_a_claim_about_scores(effects
     for _ in range(TIMES):
         every = [
             setting(random.normal(effect, deviations, 10), family, paper=effect)
-            for family, found in effects.items()
-            for effect in found
+            for family, results in effects.items()
+            for effect in results
         ]
         words.append(word(*every))
     assert share_of(words, Word.REPRODUCED) >= 0.8 and share_of(words, Word.NOT) <= FALSE
 
 
 def deviations(random, ratio, n, gammas=9):
-    """Settings as `rules.deviations` has them, for three k."""
+    """Settings as `claim_rules.deviations` has them, for three k."""
     for k in (5, 10, 20):
         wide = log_sd([random.normal(0, ratio, n)])
         yield Setting(
@@ -203,16 +203,16 @@ def test_stability_is_decided_as_often_as_it_should_be():
 def test_sbps_deviation_is_decided_at_the_stated_rate_with_the_runs_that_its_rule_requires():
     config = CLAIMS["sbp_varies"]
     random, n = np.random.default_rng(0), config["least"]
-    found = {}
+    results = {}
     for ratio in (1.0, 1.7):
         effects = [
             log_sd([random.normal(0, ratio, n) for _ in range(3)]) - log_sd([random.normal(0, 1, n)])
             for _ in range(TIMES)
         ]
         every = [Setting("MLPs", "", "", effect=e, n=n, paper=float(np.log(1.7))) for e in effects]
-        found[ratio] = [judge([each], region_of(config), n).word for each in every]
-    assert share_of(found[1.0], Word.REPRODUCED) <= FALSE
-    assert share_of(found[1.7], Word.REPRODUCED) >= 0.8 and share_of(found[1.7], Word.NOT) <= FALSE
+        results[ratio] = [judge([each], region_of(config), n).word for each in every]
+    assert share_of(results[1.0], Word.REPRODUCED) <= FALSE
+    assert share_of(results[1.7], Word.REPRODUCED) >= 0.8 and share_of(results[1.7], Word.NOT) <= FALSE
 
 
 @pytest.mark.parametrize(("share", "least", "most"), [(0.5, 0.0, FALSE), (0.8, 0.8, 1.0), (1.03, 0.8, 1.0)])

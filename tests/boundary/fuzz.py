@@ -41,13 +41,13 @@ class Side:
         self.model, self.optimizer, self.layers = model, optimizer, layers
 
     def parameter(self, number: int) -> tuple[nn.Module, str, nn.Parameter]:
-        found = [
+        result = [
             (module, name, p)
             for module in self.model.modules()
             for name, p in module._parameters.items()
             if p is not None
         ]
-        return found[number % len(found)]
+        return result[number % len(result)]
 
     def replace(self, number: int, change: Callable[[Tensor], Tensor], state: str = "keep") -> None:
         """Put a new parameter in a parameter's position, in the network and in the optimizer.

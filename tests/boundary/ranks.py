@@ -23,11 +23,11 @@ CASES = [(kind, how, *way) for kind, how, way in itertools.product(KINDS, INSTAL
 def expected(model: torch.nn.Module, entry: str, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
     """Return the average over the ranks of the gradients that a network of their own gets."""
     ENTRIES[entry](model, x, y)
-    found = gradients(model)
-    for gradient in found.values():
+    result = gradients(model)
+    for gradient in result.values():
         dist.all_reduce(gradient)
         gradient /= dist.get_world_size()
-    return found
+    return result
 
 
 def train(kind: str, how: str, entry: str, views: bool) -> dict[str, dict[str, torch.Tensor]]:
@@ -38,14 +38,14 @@ def train(kind: str, how: str, entry: str, views: bool) -> dict[str, dict[str, t
     optimizer = optim.Adam(parallel.parameters(), lr=0.01)
     torch.manual_seed(1 + dist.get_rank())
     x, y = batch(kind)
-    wanted = expected(twin, entry, x, y)
+    target = expected(twin, entry, x, y)
     for step in range(2):
         optimizer.zero_grad()
         ENTRIES[entry](parallel, x, y)
         if not step:
-            found = gradients(model)
+            result = gradients(model)
         optimizer.step()
-    return {"found": found, "expected": wanted, "weights": weights(model)}
+    return {"found": result, "expected": target, "weights": weights(model)}
 
 
 def memory_at_forward(broadcast: bool) -> tuple[torch.Tensor, torch.Tensor]:

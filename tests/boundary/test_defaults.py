@@ -39,7 +39,7 @@ def test_a_step_is_the_same_whatever_torchs_defaults_are(kind, entry, change):
     x, y = batch(kind)
     models = [install(build(kind), kind, r=0.25, gamma=0.8) for _ in range(2)]
     models[1].load_state_dict(models[0].state_dict())
-    found = []
+    result = []
     for model in models:
         optimizer = optim.Adam(model.parameters(), lr=0.01)
         if model is models[1] and kind != "MaxOverTime":
@@ -53,8 +53,8 @@ def test_a_step_is_the_same_whatever_torchs_defaults_are(kind, entry, change):
             ENTRIES[entry](model, x, y)
             optimizer.step()
         state = {f"m of {name}": m.m.clone() for name, m in memories(model).items()}
-        found.append({**weights(model), **state, **{f"g of {k}": g for k, g in gradients(model).items()}})
-    assert_close(found[1], found[0], 1e-6)
+        result.append({**weights(model), **state, **{f"g of {k}": g for k, g in gradients(model).items()}})
+    assert_close(result[1], result[0], 1e-6)
 
 
 @each_default

@@ -165,8 +165,8 @@ def test_losses_and_models_are_saved_and_loaded(kind, entry):
         buffer = io.BytesIO()
         torch.save({"model": model.state_dict(), "loss": loss}, buffer)
         buffer.seek(0)
-        found = torch.load(buffer)
-        torch.testing.assert_close(found["loss"].item(), loss.item())
+        result = torch.load(buffer)
+        torch.testing.assert_close(result["loss"].item(), loss.item())
         if not late:
             (sparse_backward if entry == "backward" else torch.Tensor.backward)(loss)
     assert gradients(model)
@@ -233,13 +233,13 @@ def test_an_input_changed_in_place_after_the_forward_pass_is_reported_as_by_torc
 def test_functional_calls_give_their_gradients_to_what_they_were_given(kind):
     model, plain = pair(kind)
     x, y = batch(kind)
-    found = []
+    result = []
     for network in (model, plain):
         given = {name: p.detach().clone().requires_grad_() for name, p in network.named_parameters()}
         cross_entropy(torch.func.functional_call(network, given, (x,)), y).backward()
         assert not gradients(network)
-        found.append({name: p.grad.to_dense() for name, p in given.items()})
-    assert_close(*found)
+        result.append({name: p.grad.to_dense() for name, p in given.items()})
+    assert_close(*result)
 
 
 def train_shared(model, x, y):
@@ -274,13 +274,13 @@ def test_evaluation_mode_has_exact_gradients_and_moves_no_memory(kind, loss_of):
     loss_of(model(x), y).backward()
     plain.load_state_dict(model.state_dict())
     before = held(model)
-    found = []
+    result = []
     for network in (model.eval(), plain.eval()):
         network.zero_grad()
         given = x.clone().requires_grad_(x.is_floating_point())
         loss_of(network(given), y).backward()
-        found.append({**gradients(network), **({} if given.grad is None else {"x": given.grad})})
-    assert_close(*found)
+        result.append({**gradients(network), **({} if given.grad is None else {"x": given.grad})})
+    assert_close(*result)
     assert_close(held(model), before, 0)
 
 
@@ -354,8 +354,8 @@ def test_a_converted_model_is_exported_as_the_plain_one(kind, how):
     x, _ = batch(kind)
     for gradients_on in (True, False):
         with torch.set_grad_enabled(gradients_on):
-            found = torch.export.export(model, (x,)).module()(x)
-        torch.testing.assert_close(found, plain(x), rtol=1e-5, atol=1e-6)
+            result = torch.export.export(model, (x,)).module()(x)
+        torch.testing.assert_close(result, plain(x), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)

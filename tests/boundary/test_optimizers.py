@@ -179,8 +179,8 @@ def test_torchs_list_of_options_is_equal(name, dtype, lists):
 @pytest.mark.parametrize("name", OURS)
 def test_torchs_list_of_wrong_options_is_refused_by_the_same_error(name, lists):
     info = next(info for info in lists[1] if info.optim_cls.__name__ == name)
-    found = info.optim_error_inputs_func(device="cpu", dtype=torch.float32)
-    for entry in found:
+    result = info.optim_error_inputs_func(device="cpu", dtype=torch.float32)
+    for entry in result:
         given, expected = entry.optimizer_error_input, entry.error_type
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -188,7 +188,7 @@ def test_torchs_list_of_wrong_options_is_refused_by_the_same_error(name, lists):
                 continue  # torch warns and goes on
             with pytest.raises((expected, TypeError)):
                 OURS[name](given.params, **given.kwargs)
-    assert found
+    assert result
 
 
 LAYERS = (nn.Linear, nn.LSTM, nn.Conv1d, nn.Conv2d, nn.Embedding)
@@ -234,8 +234,8 @@ def compare(layer, plain, given, dtype):
         generator = torch.Generator().manual_seed(1)
         random = [torch.randn(t.shape, generator=generator, dtype=dtype) for t in outputs]
         sum((t * w).sum() for t, w in zip(outputs, random, strict=True)).backward()
-        found = [*outputs, *[t.grad for t in leaves], *[p.grad.to_dense() for p in network.parameters()]]
-        results.append([t.detach() for t in found])
+        result = [*outputs, *[t.grad for t in leaves], *[p.grad.to_dense() for p in network.parameters()]]
+        results.append([t.detach() for t in result])
     tolerance = 1e-5 if dtype is torch.float32 else 1e-10
     torch.testing.assert_close(*results, rtol=tolerance, atol=tolerance)
 

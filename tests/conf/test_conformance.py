@@ -70,8 +70,8 @@ def test_a_task_runs_with_a_method_and_leaves_a_valid_record(task, method, tmp_p
     ],
 )
 def test_a_run_stopped_within_an_epoch_goes_on_to_the_same_weights(task, method, tmp_path, monkeypatch):
-    asked = [f"task={task}", *([method] if method else []), "trainer.epochs=2", "trainer.save_every=1"]
-    asked += ["paths.offline=true"]
+    requested = [f"task={task}", *([method] if method else []), "trainer.epochs=2", "trainer.save_every=1"]
+    requested += ["paths.offline=true"]
     count, left = State.count, [1000]
 
     def stops(state, loss, labels):
@@ -83,7 +83,7 @@ def test_a_run_stopped_within_an_epoch_goes_on_to_the_same_weights(task, method,
     monkeypatch.setattr(State, "count", stops)
 
     def run(name):
-        train(config(*asked, f"paths.outputs={tmp_path / name}"), tmp_path / name / "run", [])
+        train(config(*requested, f"paths.outputs={tmp_path / name}"), tmp_path / name / "run", [])
 
     run("whole")
     left[0] = WARM_UP + 4  # this step is taken again

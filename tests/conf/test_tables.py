@@ -68,9 +68,9 @@ def test_the_grid_has_the_papers_cells_and_shares_runs_with_its_tables():
         assert all(len(values) == len(grid["gamma"]) for values in paper.values())
     every = cells(grid)
     assert len(every) == 1 + 3 + 27
-    for place, row in (((20, 0.0), 1), ((20, 0.8), 2), ((None, None), 0)):
+    for path, row in (((20, 0.0), 1), ((20, 0.8), 2), ((None, None), 0)):
         row = list(rows_of(TABLES["main"]))[row]
-        assert settle(every[place].overrides) == settle(row.overrides)
+        assert settle(every[path].overrides) == settle(row.overrides)
     r = {k: settle(every[k, 0.0].overrides).r for k in grid["sparse"]}
     assert all(round(500 * share) == k for k, share in r.items())
 

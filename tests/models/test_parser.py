@@ -41,15 +41,15 @@ def test_the_network_is_an_embedding_a_hidden_layer_and_an_output_layer(activati
 
 def test_illegal_transitions_take_no_part_in_the_loss():
     model = Parser(**SIZES, embedding=4, hidden=8).eval()
-    tokens, legal, wanted = batch(model)
+    tokens, legal, target = batch(model)
     logits = model(tokens)
     by_hand = [
         cross_entropy(row[mask][None], mask[:2].sum()[None]) for row, mask in zip(logits, legal, strict=True)
     ]
-    assert model.loss(tokens, legal, wanted).item() == pytest.approx(
+    assert model.loss(tokens, legal, target).item() == pytest.approx(
         torch.stack(by_hand).mean().item(), rel=1e-5
     )
     only = torch.zeros_like(legal)
     only[:, 2] = True
-    model.loss(tokens, only, wanted).backward()
+    model.loss(tokens, only, target).backward()
     assert all(not p.grad.any() for p in model.parameters())

@@ -11,9 +11,9 @@ from msbp.sparse import convert, fuse, memories
 
 SOURCE = torch.tensor([[5, 4, 3, 0], [6, 3, 0, 0], [4, 5, 6, 3]])
 LENGTHS = torch.tensor([3, 2, 4])
-WANTED = torch.tensor([[5, 6, 3, 0, 0], [3, 0, 0, 0, 0], [4, 4, 6, 5, 3]])
+TARGET = torch.tensor([[5, 6, 3, 0, 0], [3, 0, 0, 0, 0], [4, 4, 6, 5, 3]])
 GIVEN = torch.tensor([[2, 5, 6, 0, 0], [2, 0, 0, 0, 0], [2, 4, 4, 6, 5]])
-BATCH = SOURCE, LENGTHS, GIVEN, WANTED
+BATCH = SOURCE, LENGTHS, GIVEN, TARGET
 
 each_kind = pytest.mark.parametrize("attention", ["general", "dot", "luong_gate"])
 each_direction = pytest.mark.parametrize("directions", ["sum", "concatenate"])
@@ -38,9 +38,9 @@ def assert_close(ours, theirs, tolerance=1e-10):
 @each_direction
 def test_a_sentences_loss_does_not_depend_on_the_padding_its_neighbours_bring(attention, directions):
     model = network(attention=attention, directions=directions).eval()
-    sizes = (WANTED != 0).sum(1)
+    sizes = (TARGET != 0).sum(1)
     alone = [
-        model.loss(SOURCE[b : b + 1, :s], LENGTHS[b : b + 1], GIVEN[b : b + 1, :t], WANTED[b : b + 1, :t])
+        model.loss(SOURCE[b : b + 1, :s], LENGTHS[b : b + 1], GIVEN[b : b + 1, :t], TARGET[b : b + 1, :t])
         for b, (s, t) in enumerate(zip(LENGTHS.tolist(), sizes.tolist(), strict=True))
     ]
     mean = (torch.stack(alone) * sizes).sum() / sizes.sum()
@@ -52,11 +52,11 @@ def test_a_sentences_loss_does_not_depend_on_the_padding_its_neighbours_bring(at
 def test_what_lies_under_the_padding_is_not_read():
     model = network()
     model.loss(*BATCH).backward()
-    wanted = gradients(model)
+    target = gradients(model)
     model.zero_grad()
     filled = [torch.where(t == 0, 1, t) for t in (SOURCE, GIVEN)]
-    model.loss(filled[0], LENGTHS, filled[1], WANTED).backward()
-    assert_close(gradients(model), wanted)
+    model.loss(filled[0], LENGTHS, filled[1], TARGET).backward()
+    assert_close(gradients(model), target)
 
 
 @each_kind
@@ -64,9 +64,9 @@ def test_what_lies_under_the_padding_is_not_read():
 def test_decoding_step_by_step_is_what_training_sees(attention, directions):
     model = network(attention=attention, directions=directions).eval()
     state, right = model.encode(SOURCE, LENGTHS), []
-    for given, wanted in zip(GIVEN.T, WANTED.T, strict=True):
+    for given, target in zip(GIVEN.T, TARGET.T, strict=True):
         chances, state = model.step(given, state)
-        right.append(chances.gather(1, wanted[:, None]).squeeze(1)[wanted != 0])
+        right.append(chances.gather(1, target[:, None]).squeeze(1)[target != 0])
     torch.testing.assert_close(model.loss(*BATCH), -torch.cat(right).mean())
 
 
@@ -74,8 +74,8 @@ def test_decoding_step_by_step_is_what_training_sees(attention, directions):
 def test_selected_rows_go_on_as_the_rows_they_were(index):
     model = network().eval()
     _, state = model.step(GIVEN[:, 0], model.encode(SOURCE, LENGTHS))
-    every, _ = model.step(WANTED[:, 0], state)
-    some, _ = model.step(WANTED[index, 0], state.select(torch.tensor(index)))
+    every, _ = model.step(TARGET[:, 0], state)
+    some, _ = model.step(TARGET[index, 0], state.select(torch.tensor(index)))
     torch.testing.assert_close(some, every[index])
 
 
@@ -149,24 +149,24 @@ def test_a_tiny_language_is_learnt_by_heart():
     """To say a sentence backwards, in words of the other language."""
     random, B = torch.Generator().manual_seed(1), 40
     lengths = torch.randint(2, 5, (B,), generator=random)
-    source, wanted = torch.zeros(B, 4, dtype=torch.long), torch.zeros(B, 5, dtype=torch.long)
+    source, target = torch.zeros(B, 4, dtype=torch.long), torch.zeros(B, 5, dtype=torch.long)
     for b, n in enumerate(lengths.tolist()):
         source[b, :n] = torch.randint(4, 12, (n,), generator=random)
-        wanted[b, : n + 1] = torch.tensor([*source[b, :n].flip(0) + 1, 3])
-    given = nn.functional.pad(wanted[:, :-1], (1, 0), value=2)
+        target[b, : n + 1] = torch.tensor([*source[b, :n].flip(0) + 1, 3])
+    given = nn.functional.pad(target[:, :-1], (1, 0), value=2)
     torch.manual_seed(0)
     model = Seq2Seq(12, 13, embedding=24, hidden=32, layers=1, dropout=0.0)
     convert(model, r=1 / 4, gamma=0.05)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(90):
         optimizer.zero_grad()
-        model.loss(source, lengths, given, wanted).backward()
+        model.loss(source, lengths, given, target).backward()
         optimizer.step()
     with torch.no_grad():
-        state, tokens, said = model.encode(source, lengths), torch.full((B,), 2), []
+        state, tokens, outputs = model.encode(source, lengths), torch.full((B,), 2), []
         for _ in range(5):
             chances, state = model.step(tokens, state)
             tokens = chances.argmax(1)
-            said.append(tokens)
-    right = (torch.stack(said, 1) == wanted) | (wanted == 0)
+            outputs.append(tokens)
+    right = (torch.stack(outputs, 1) == target) | (target == 0)
     assert right.all(1).float().mean() > 0.9

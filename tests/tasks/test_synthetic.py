@@ -9,13 +9,13 @@ def test_sentences_depend_on_the_seed_alone():
 
 
 def test_sentences_are_well_formed_trees_with_one_root_that_ends_in_punctuation(tmp_path):
-    made = treebank(100, seed=0)
+    result = treebank(100, seed=0)
     columns = "{}\t{}\t_\t{}\t{}\t_\t{}\t{}\t_\t_\n".format
-    rows = [zip(range(1, 99), s.words, s.upos, s.tags, s.heads, s.labels) for s in made]  # noqa: B905
+    rows = [zip(range(1, 99), s.words, s.upos, s.tags, s.heads, s.labels) for s in result]  # noqa: B905
     text = "\n".join("".join(columns(*row) for row in sentence) for sentence in rows)
     (tmp_path / "a.conllu").write_text(text, encoding="utf-8")
-    assert read_conll(tmp_path / "a.conllu") == made
-    assert all(sentence.heads.count(0) == 1 and sentence.upos[-1] == "PUNCT" for sentence in made)
+    assert read_conll(tmp_path / "a.conllu") == result
+    assert all(sentence.heads.count(0) == 1 and sentence.upos[-1] == "PUNCT" for sentence in result)
 
 
 def test_modifiers_stand_under_the_words_that_they_belong_to():

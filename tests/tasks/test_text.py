@@ -126,10 +126,10 @@ def test_a_vocabulary_puts_frequent_words_first_and_unknown_ones_at_zero():
 
 
 def test_words_without_a_vector_get_one_that_depends_on_the_seed_alone(odd):
-    made = [vocabulary([["the", "dog"]], WordVectors(odd), seed).vectors for seed in (1, 1, 2)]
-    assert torch.equal(made[0], made[1]) and not torch.equal(made[0], made[2])
-    torch.testing.assert_close(made[0][2], torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5]))
-    assert made[0][1].abs().max() <= 0.25 and made[0][1].std() > 0
+    result = [vocabulary([["the", "dog"]], WordVectors(odd), seed).vectors for seed in (1, 1, 2)]
+    assert torch.equal(result[0], result[1]) and not torch.equal(result[0], result[2])
+    torch.testing.assert_close(result[0][2], torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5]))
+    assert result[0][1].abs().max() <= 0.25 and result[0][1].std() > 0
 
 
 def test_full_vectors_come_before_reduced_ones_and_none_are_missed_loudly(tmp_path):

@@ -41,12 +41,12 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize(("said", "change"), OTHERS.values(), ids=OTHERS)
-def test_another_runs_checkpoint_is_refused_with_the_difference(tmp_path, said, change):
+@pytest.mark.parametrize(("message", "change"), OTHERS.values(), ids=OTHERS)
+def test_another_runs_checkpoint_is_refused_with_the_difference(tmp_path, message, change):
     checkpoint(tmp_path).save(STATE)
     with pytest.raises(ValueError, match=r"key\.pt is the checkpoint of another run") as refusal:
         checkpoint(tmp_path, SETTINGS | change).load()
-    assert said in str(refusal.value)
+    assert message in str(refusal.value)
 
 
 def test_the_checkpoint_of_other_data_is_refused_in_a_line_and_one_without_a_digest_is_not(tmp_path):

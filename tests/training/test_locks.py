@@ -62,8 +62,8 @@ def test_an_equal_request_waits_and_says_so(tmp_path, caplog):
     handler = Leave()
     locks.log.addHandler(handler)
     try:
-        with caplog.at_level(logging.INFO), locks.request(tmp_path, "key", again=False) as place:
-            assert place.name == "key.pt" and "waiting for it" in caplog.text
+        with caplog.at_level(logging.INFO), locks.request(tmp_path, "key", again=False) as location:
+            assert location.name == "key.pt" and "waiting for it" in caplog.text
     finally:
         locks.log.removeHandler(handler)
     other.join()
@@ -124,9 +124,9 @@ def test_a_file_system_without_locks_is_named_and_its_runs_have_no_times(
         raise OSError(number, "no locks")
 
     monkeypatch.setattr(fcntl, "flock", fails)
-    with locks.request(tmp_path, "key", again=False) as place, locks.run_folder(tmp_path / "run", FILES):
+    with locks.request(tmp_path, "key", again=False) as location, locks.run_folder(tmp_path / "run", FILES):
         with locks.company(tmp_path) as alone:
-            assert alone() is None and place == tmp_path / "key.pt"
+            assert alone() is None and location == tmp_path / "key.pt"
     assert caplog.text.count(f"{tmp_path}/starting.lock cannot be locked") == 1
 
 

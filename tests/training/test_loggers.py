@@ -17,7 +17,7 @@ SMOKE = ["experiment=smoke", "task=mnist", "trainer.epochs=2", "paths.offline=tr
 class Recording:
     """A logger with Lightning's methods."""
 
-    made: list["Recording"] = []  # noqa: RUF012
+    result: list["Recording"] = []  # noqa: RUF012
 
     def __init__(self, name):
         self.name, self.metrics, self.parameters, self.ended = name, [], None, None
@@ -75,8 +75,8 @@ def failing(method):
 def test_a_logger_that_fails_is_named_and_the_run_has_its_record(tmp_path, monkeypatch, caplog, method):
     monkeypatch.setattr(Recording, "made", [])
     record = train(config(tmp_path, failing(method), "log_every=2"), tmp_path / "run", [])
-    said = [line for line in caplog.messages if "logger=" in line]
-    assert said == ["logger=broken gets nothing more: disk is full; the run continues"]
+    message = [line for line in caplog.messages if "logger=" in line]
+    assert message == ["logger=broken gets nothing more: disk is full; the run continues"]
     assert (tmp_path / "run/record.json").exists() and record["steps"] > 0
     good = Recording.made[1]
     assert good.ended == "success" and any("epoch/dev" in metrics for _, metrics in good.metrics)

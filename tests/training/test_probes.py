@@ -145,9 +145,9 @@ def test_what_is_remembered_with_gamma_1_is_all_that_sums_of_biases_differ_by():
 
 
 def test_a_probe_keeps_the_departure_beside_the_angle():
-    (found,) = Angle()(new_run(MSBP))
-    assert found["departure"].keys() == {"weight", "bias"}
-    assert all(0 < share < 2 for share in found["departure"].values())
+    (result,) = Angle()(new_run(MSBP))
+    assert result["departure"].keys() == {"weight", "bias"}
+    assert all(0 < share < 2 for share in result["departure"].values())
     (whole,) = Angle()(new_run(FullBackprop()))
     assert whole["departure"] == {"weight": 0.0, "bias": 0.0}
 

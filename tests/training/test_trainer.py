@@ -131,13 +131,13 @@ def test_a_checkpoint_without_its_schedule_is_not_whole(change, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("share", "said"), [(1.0, []), (0.5, ["it had 50% of its processor, 90% are needed"])]
+    ("share", "message"), [(1.0, []), (0.5, ["it had 50% of its processor, 90% are needed"])]
 )
-def test_a_run_that_waited_for_the_processor_says_so(share, said, tmp_path):
+def test_a_run_that_waited_for_the_processor_says_so(share, message, tmp_path):
     now, work = count(), count()
     clock = Clock(now=lambda: next(now), work=lambda: share * next(work))
     run = trained(new_run(METHODS["sbp"], clock=clock), at(tmp_path), epochs=1)
-    assert run.disturbed() == said and run.measured()["processor_share"] == clock.processor_share
+    assert run.disturbed() == message and run.measured()["processor_share"] == clock.processor_share
 
 
 def test_a_run_that_goes_on_says_from_where(tmp_path, caplog):
@@ -266,14 +266,15 @@ class Breaking(Small):
 
 
 @pytest.mark.parametrize(
-    ("breaks", "said"), [("weights", "model.net.0.weight is not finite"), ("score", "accuracy on dev is nan")]
+    ("breaks", "message"),
+    [("weights", "model.net.0.weight is not finite"), ("score", "accuracy on dev is nan")],
 )
-def test_weights_and_scores_that_are_not_finite_are_neither_saved_nor_recorded(breaks, said, tmp_path):
+def test_weights_and_scores_that_are_not_finite_are_neither_saved_nor_recorded(breaks, message, tmp_path):
     task = Breaking("mnist", 20)
     task.breaks = breaks
     run = new_run(METHODS["msbp"], task)
     task.train = run.splits.train
-    with pytest.raises(Diverged, match=f"in epoch 1, step 5: {said}"):
+    with pytest.raises(Diverged, match=f"in epoch 1, step 5: {message}"):
         trained(run, at(tmp_path))
     assert not run.state.history and not (tmp_path / "run.pt").exists()
 

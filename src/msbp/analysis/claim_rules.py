@@ -48,21 +48,14 @@ class Pair:
     less: int
     more: int
 
-    def setting(
-        self,
-        values: pd.Series,
-        rows: Sequence[int],
-        paper: float | None = None,
-        excluded: str = "",
-        note: str = "",
-    ) -> Setting:  # fmt: skip
+    def setting(self, values: pd.Series, rows: Sequence[int]) -> Setting:
         """Return the setting of this pair, whose effect has these values."""
         about = self.table.rows.loc[self.more]
         short = SHORT if any("trainer.epochs=" in word for word in about["shared"]) else ""
         return Setting(
             family_of(about.task), f"{about.title}: {about.label.removeprefix('+ ')}",
             together([self.table.rows.command[row] for row in rows]), f"{self.table.name} {about.task}",
-            values, n=len(values), paper=paper, excluded=excluded or short, note=note,
+            values, n=len(values), excluded=short,
         )  # fmt: skip
 
 
@@ -86,8 +79,8 @@ def scores_of_rows(config: Config, measured: Measured) -> Iterator[Setting]:
         same = len(gains) and not gains.any() and (runs.dropped_norm == 0).all()
         printed = pair.table.rows.get("paper_score")
         paper = None if printed is None else printed[pair.more] - printed[pair.less]
-        rows = pair.less, pair.more
-        yield pair.setting(gains, rows, paper=paper, excluded=SAME if same else "")
+        setting = pair.setting(gains, (pair.less, pair.more))
+        yield replace(setting, paper=paper, excluded=SAME if same else setting.excluded)
 
 
 def regained(config: Config, measured: Measured) -> Iterator[Setting]:
@@ -97,7 +90,7 @@ def regained(config: Config, measured: Measured) -> Iterator[Setting]:
         values = pair.table.common(*rows)
         base, sbp, msbp = (pair.table.rows.paper_score[row] for row in rows)
         share = pseudo_values(share_regained, values)
-        yield pair.setting(share, rows, paper=(msbp - sbp) / (base - sbp))
+        yield replace(pair.setting(share, rows), paper=(msbp - sbp) / (base - sbp))
 
 
 def share_regained(scores: np.ndarray) -> float:
@@ -123,7 +116,8 @@ def times(config: Config, measured: Measured) -> Iterator[Setting]:
         paper = None if printed is None else np.log(printed[pair.more] / printed[pair.less])
         remarks = pair.table.remarks.get((pair.more, column), [])
         note = "" if len(both) else "; ".join(r for r in remarks if r.startswith(("no times", "BP is not")))
-        yield pair.setting(both[pair.more] - both[pair.less], (pair.less, pair.more), paper=paper, note=note)
+        setting = pair.setting(both[pair.more] - both[pair.less], (pair.less, pair.more))
+        yield replace(setting, paper=paper, note=note)
     of, than = config.get("of", "msbp"), "dense" if config["than"] == "baseline" else config["than"]
     ms = f"{column.removesuffix('_s')}_ms"
     for result in measured.sources.benchmarks:
@@ -198,10 +192,9 @@ def deviation_of_sbp(config: Config, measured: Measured) -> Iterator[Setting]:
 def by_k(config: Config, measured: Measured) -> Iterator[tuple[int, pd.Series, pd.DataFrame]]:
     """Yield k, SBP's scores by seed, and MSBP's by seed and γ."""
     runs = gather(config["grid"], measured.sources)
+    runs = runs[runs.gamma != BASELINE]
     for k in config["grid"]["sparse"]:
-        wide = runs[(runs.k == k) & (runs.gamma != BASELINE)].pivot(
-            index="seed", columns="gamma", values="test"
-        )
+        wide = runs[runs.k == k].pivot(index="seed", columns="gamma", values="test")
         wide = wide.reindex(columns=[SBP, *config["grid"]["gamma"]])
         yield k, wide[SBP], wide.drop(columns=SBP)
 

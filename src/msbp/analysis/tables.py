@@ -187,8 +187,6 @@ def add_remarks(table: Table) -> None:
     for _, block in table.rows.groupby("block"):
         first = block.index[0]
         runs = table.runs[table.runs.row.isin(block.index)]
-        several_rules = runs.metric_signature.nunique(dropna=False) > 1
-        digests = runs.data_digest.nunique(dropna=False)
         for row in block.index:
             own = runs[runs.row == row]
             if own.empty:
@@ -210,9 +208,9 @@ def add_remarks(table: Table) -> None:
                     no_runs = runs[runs.row == first].empty
                     table.remarks[row, column].append(NO_BASELINE if no_runs else NO_TIMES)
             add_comparison_remarks(table, row, first)
-            if several_rules:
+            if runs.metric_signature.nunique(dropna=False) > 1:
                 table.remarks[row, "score"].append(METRICS)
-            if digests > 1:
+            if runs.data_digest.nunique(dropna=False) > 1:
                 table.remarks[row, "score"].append(data_remark(own))
             if own.dirty.any():
                 table.remarks[row, "n"].append(DIRTY)

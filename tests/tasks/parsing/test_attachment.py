@@ -36,23 +36,23 @@ def gold(tmp_path):
 
 
 @pytest.fixture
-def found(tmp_path):
+def results(tmp_path):
     return read(tmp_path, "found.conllu", with_heads(GOLD, HEADS))
 
 
-def test_uas_counts_punctuation_only_without_a_rule(gold, found):
-    assert attachment(gold, found).uas == pytest.approx(100 * 5 / 9)
+def test_uas_counts_punctuation_only_without_a_rule(gold, results):
+    assert attachment(gold, results).uas == pytest.approx(100 * 5 / 9)
     for rule in PUNCTUATION.values():
-        assert attachment(gold, found, rule).uas == pytest.approx(100 * 4 / 5)
+        assert attachment(gold, results, rule).uas == pytest.approx(100 * 4 / 5)
 
 
-def test_the_result_names_its_rule_and_says_when_the_rule_finds_nothing(gold, found):
-    by_tag, by_upos = (attachment(gold, found, PUNCTUATION[part]) for part in ("tags", "upos"))
+def test_the_result_names_its_rule_and_says_when_the_rule_finds_nothing(gold, results):
+    by_tag, by_upos = (attachment(gold, results, PUNCTUATION[part]) for part in ("tags", "upos"))
     assert (by_tag.words, by_tag.rule) == (5, "punctuation:left out by tags '' , . : ``")
     assert by_upos.rule == "punctuation:left out by upos PUNCT"
-    assert attachment(gold, found).rule == "punctuation:counted"
+    assert attachment(gold, results).rule == "punctuation:counted"
     other_tags = [gold[0].__class__(s.words, ["X"] * len(s), s.upos, s.heads, s.labels) for s in gold]
-    result = attachment(other_tags, found, PUNCTUATION["tags"])
+    result = attachment(other_tags, results, PUNCTUATION["tags"])
     assert (result.words, result.rule) == (9, "punctuation:none found by tags '' , . : ``")
 
 
@@ -62,9 +62,9 @@ def test_labels_play_no_part_in_uas_and_las_needs_both(gold, tmp_path):
     assert (result.uas, result.las) == (100.0, pytest.approx(80.0))
 
 
-def test_punctuation_is_that_of_the_gold_sentence(gold, found):
-    retagged = [found[0].__class__(s.words, ["NN"] * 9, ["NOUN"] * 9, s.heads, s.labels) for s in found]
-    assert attachment(gold, retagged, PUNCTUATION["upos"]) == attachment(gold, found, PUNCTUATION["upos"])
+def test_punctuation_is_that_of_the_gold_sentence(gold, results):
+    retagged = [results[0].__class__(s.words, ["NN"] * 9, ["NOUN"] * 9, s.heads, s.labels) for s in results]
+    assert attachment(gold, retagged, PUNCTUATION["upos"]) == attachment(gold, results, PUNCTUATION["upos"])
 
 
 def test_other_words_and_other_numbers_of_sentences_are_refused(gold, tmp_path):

@@ -122,8 +122,8 @@ def test_labels_that_training_lacks_are_scored_but_never_trained_on(tmp_path):
     parsing.corpus = ConllFiles(tmp_path / "a.conllu", tmp_path / "b.conllu", tmp_path / "b.conllu")
     (tmp_path / "b.conllu").write_text(UNSEEN_LABELS)
     splits = parsing.splits(seed=0)
-    for _, legal, wanted in parsing.batches(splits.dev, seed=0, epoch=0):
-        assert legal.gather(1, wanted[:, None]).all()
+    for _, legal, target in parsing.batches(splits.dev, seed=0, epoch=0):
+        assert legal.gather(1, target[:, None]).all()
     assert splits.dev.transitions.tolist() == [SHIFT, SHIFT]  # of the second sentence, but for its labels
     assert parsing.score(Constant(transitions(splits)), splits.dev).others["las"] < 100
 
@@ -143,8 +143,8 @@ def test_a_model_that_knows_the_oracle_scores_100(tmp_path):
 
     class Knows(Constant):
         def forward(self, tokens):
-            wanted = torch.tensor([known[tuple(row)] for row in tokens.tolist()])
-            return nn.functional.one_hot(wanted, len(self.logits)).float()
+            target = torch.tensor([known[tuple(row)] for row in tokens.tolist()])
+            return nn.functional.one_hot(target, len(self.logits)).float()
 
     score = parsing.score(Knows(transitions(splits)), splits.dev)
     assert score.value > 99 and score.others["las"] > 99  # equal features may need different transitions
@@ -175,9 +175,9 @@ def test_a_batch_holds_tokens_legal_transitions_and_the_right_one_which_is_legal
     splits = parsing.splits(seed=0)
     batches = list(parsing.batches(splits.train, seed=0, epoch=0))
     assert [len(batch[2]) for batch in batches] == [4, 4, 2]
-    for tokens, legal, wanted in batches:
+    for tokens, legal, target in batches:
         assert tokens.shape[1] == 48 and legal.shape[1] == transitions(splits)
-        assert legal.gather(1, wanted[:, None]).all()
+        assert legal.gather(1, target[:, None]).all()
         assert tokens.max() < splits.sizes["words"] + splits.sizes["tags"] + splits.sizes["labels"] + 1
     assert torch.cat([batch[2] for batch in batches]).eq(SHIFT).sum() == 5
 

@@ -91,11 +91,11 @@ def test_following_the_oracle_gives_the_gold_trees():
         tuple(row): move
         for row, move in zip(derived.features.nodes.tolist(), derived.transitions, strict=True)
     }
-    heads, found = parse(
+    heads, result = parse(
         gold, labels, lambda seen: np.array([rows[tuple(row)] for row in seen.nodes.tolist()])
     )
     words = gold.labels != NO_LABEL
-    assert (heads[words] == gold.heads[words]).all() and (found[words] == gold.labels[words]).all()
+    assert (heads[words] == gold.heads[words]).all() and (result[words] == gold.labels[words]).all()
 
 
 def test_sentences_with_several_roots_are_left_out_and_counted():

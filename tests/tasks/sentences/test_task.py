@@ -96,8 +96,8 @@ def test_a_plain_c_locale_reads_the_same(tmp_path):
     program += "print(ascii(read_lines(Path(sys.argv[1])).sentences))"
     plain = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     command = [sys.executable, "-c", program, str(tmp_path / "pos.txt")]
-    said = subprocess.run(command, env=os.environ | plain, capture_output=True, text=True, check=True).stdout
-    assert said.strip() == ascii([["naïve", "—", "déjà", "vu"]])
+    done = subprocess.run(command, env=os.environ | plain, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ascii([["naïve", "—", "déjà", "vu"]])
 
 
 def test_ten_folds_cover_every_line_once_and_share_the_classes_evenly():
@@ -142,10 +142,10 @@ def test_a_batch_is_words_end_to_end_with_the_offsets_of_sentences():
 
 
 def test_batches_depend_on_seed_and_epoch_alone(data):
-    made = task(data)
-    train = made.splits(0).train
+    result = task(data)
+    train = result.splits(0).train
     order = [
-        torch.cat([y for *_, y in made.batches(train, seed, epoch)])
+        torch.cat([y for *_, y in result.batches(train, seed, epoch)])
         for seed, epoch in ((0, 0), (0, 0), (0, 1))
     ]
     assert torch.equal(order[0], order[1]) and not torch.equal(order[0], order[2])
@@ -176,8 +176,8 @@ def test_scores_are_percent_and_say_the_protocol(data):
         def forward(self, words, offsets):
             return torch.tensor([0.0, 1.0]).expand(len(offsets) - 1, 2)
 
-    made = task(data)
-    score = made.score(Positive(1, 1), made.splits(0).test)
+    result = task(data)
+    score = result.score(Positive(1, 1), result.splits(0).test)
     assert score.value == 50.0 and score.signature == "accuracy, cross_validation"
 
 

@@ -138,10 +138,10 @@ def test_every_word_of_a_split_is_in_one_batch_once_beside_its_own():
         padded = [pad_packed_sequence(PackedSequence(t, sizes), padding_value=-1)[0].T for t in columns]
         assert sizes.tolist() == sorted(sizes.tolist(), reverse=True)
         words += [list(zip(*rows, strict=True)) for rows in zip(*(t.tolist() for t in padded), strict=True)]
-    found = sorted([pair for pair in row if pair != (-1, -1)] for row in words)
+    result = sorted([pair for pair in row if pair != (-1, -1)] for row in words)
     ends = train.lengths.cumsum(0).tolist()
     pairs = list(zip(train.words.tolist(), train.tags.tolist(), strict=True))
-    assert found == sorted(pairs[end - n : end] for end, n in zip(ends, train.lengths.tolist(), strict=True))
+    assert result == sorted(pairs[end - n : end] for end, n in zip(ends, train.lengths.tolist(), strict=True))
 
 
 def test_the_order_depends_on_seed_and_epoch_alone():

@@ -58,14 +58,14 @@ def sources(*lengths: int) -> tuple[Tensor, Tensor]:
 
 def exhaustive(model: Toy, sentence: int, longest: int, alpha: float) -> list[int]:
     """The best of all translations of up to `longest` words."""
-    best, found = -math.inf, []
+    best, result = -math.inf, []
     for length in range(longest + 1):
         for words in itertools.product(range(END + 1, WORDS), repeat=length):
             path = [BEGIN, *words, END]
             score = sum(float(model.logp(sentence, path[:i])[path[i]]) for i in range(1, len(path)))
             if (value := score / (length + 1) ** alpha) > best:
-                best, found = value, list(words)
-    return found
+                best, result = value, list(words)
+    return result
 
 
 @pytest.fixture
@@ -78,15 +78,15 @@ def short(monkeypatch):
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 1.5])
 def test_a_wide_beam_finds_the_best_translation_of_all(short, alpha):
     source, lengths = sources(2, 3, 1, 5)
-    found = BeamSearch(BEGIN, END, NEVER, width=3**4, alpha=alpha)(Toy(), source, lengths)
-    assert found == [exhaustive(Toy(), int(row.sum()), 4, alpha) for row in source]
-    assert alpha < 1 or any(found)
+    result = BeamSearch(BEGIN, END, NEVER, width=3**4, alpha=alpha)(Toy(), source, lengths)
+    assert result == [exhaustive(Toy(), int(row.sum()), 4, alpha) for row in source]
+    assert alpha < 1 or any(result)
 
 
 def test_a_beam_of_one_is_greedy():
     source, lengths = sources(2, 3, 1, 4)
-    found = BeamSearch(BEGIN, END, NEVER, width=1)(Toy(), source, lengths)
-    for row, length, words in zip(source, lengths.tolist(), found, strict=True):
+    result = BeamSearch(BEGIN, END, NEVER, width=1)(Toy(), source, lengths)
+    for row, length, words in zip(source, lengths.tolist(), result, strict=True):
         path = [BEGIN]
         while path[-1] != END and len(path) <= 2 * length + 10:
             path.append(END + int(Toy().logp(int(row.sum()), path)[END:].argmax()))
@@ -95,8 +95,8 @@ def test_a_beam_of_one_is_greedy():
 
 def test_a_wider_beam_finds_no_worse_translations_on_the_whole():
     def total(width: int) -> float:
-        found = BeamSearch(BEGIN, END, NEVER, width=width, alpha=0.0)(Toy(1.0), source, lengths)
-        paths = [[BEGIN, *words, END] for words in found]
+        result = BeamSearch(BEGIN, END, NEVER, width=width, alpha=0.0)(Toy(1.0), source, lengths)
+        paths = [[BEGIN, *words, END] for words in result]
         return sum(
             float(Toy(1.0).logp(int(row.sum()), path[:i])[path[i]])
             for row, path in zip(source, paths, strict=True)
@@ -109,9 +109,9 @@ def test_a_wider_beam_finds_no_worse_translations_on_the_whole():
 
 def test_every_search_ends_and_gives_no_special_word():
     source, lengths = sources(1, 3)
-    found = BeamSearch(BEGIN, END, NEVER, width=3)(Toy(ending=-1000.0), source, lengths)
-    assert [len(words) for words in found] == [12, 16]
-    assert all(word > END for words in found for word in words)
+    result = BeamSearch(BEGIN, END, NEVER, width=3)(Toy(ending=-1000.0), source, lengths)
+    assert [len(words) for words in result] == [12, 16]
+    assert all(word > END for words in result for word in words)
 
 
 def test_a_sentence_is_translated_alike_in_any_batch_and_every_time():
@@ -131,8 +131,8 @@ def test_sentences_that_are_done_are_decoded_no_further():
             return wished.log_softmax(0)
 
     model = OneEndsAtOnce()
-    found = BeamSearch(BEGIN, END, NEVER, width=2)(model, *sources(1, 2))
-    assert found == [[], [4, 4, 4]]
+    result = BeamSearch(BEGIN, END, NEVER, width=2)(model, *sources(1, 2))
+    assert result == [[], [4, 4, 4]]
     assert model.rows[:2] == [2, 2] and max(model.rows) <= 4  # first one row each, then two of what is left
 
 

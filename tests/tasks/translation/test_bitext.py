@@ -62,11 +62,11 @@ def test_unequal_line_counts_are_refused_with_both(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [(b"fine\ncaf\xe9\n", r"0\.txt, line 2: not UTF-8"), (b"", r"0\.txt is empty")],
 )
-def test_a_file_that_is_no_text_is_refused_by_name(tmp_path, content, said):
-    with pytest.raises(ValueError, match=said):
+def test_a_file_that_is_no_text_is_refused_by_name(tmp_path, content, message):
+    with pytest.raises(ValueError, match=message):
         read_lines(*files(tmp_path, content))
 
 

@@ -23,17 +23,17 @@ def test_bleu_is_of_the_words_before_the_first_end_mark():
     known = count_words([" ".join(REFERENCE).split()])
     numbers = [[dict(zip(SPECIAL, range(4), strict=True)).get(w, known.numbers.get(w)) for w in line.split()]
                for line in RAW]  # fmt: skip
-    found = [known.decode(sentence) for sentence in numbers]
-    score = Bleu("tokenised")(found, [REFERENCE], TOKENS["spaces"])
+    hypotheses = [known.decode(sentence) for sentence in numbers]
+    score = Bleu("tokenised")(hypotheses, [REFERENCE], TOKENS["spaces"])
     assert score.value == pytest.approx(66.17, abs=0.005)
     assert score.signature.startswith("bleu tokenised|nrefs:1|case:mixed|eff:no|tok:none|smooth:exp|version:")
     assert list(score.texts) == [line.partition(" </s>")[0] for line in RAW]
 
 
 def test_the_key_says_which_view_is_the_score_and_the_record_has_both():
-    found = [line.upper().split() for line in REFERENCE]
+    hypotheses = [line.upper().split() for line in REFERENCE]
     scores = {
-        view: Bleu(view, ignore_case=True)(found, [REFERENCE], TOKENS["spaces"])
+        view: Bleu(view, ignore_case=True)(hypotheses, [REFERENCE], TOKENS["spaces"])
         for view in ("tokenised", "detokenised")
     }
     assert scores["tokenised"].value == pytest.approx(100) and scores["detokenised"].value < 20
@@ -45,15 +45,15 @@ def test_the_key_says_which_view_is_the_score_and_the_record_has_both():
 
 def test_any_of_several_references_will_do():
     references = [REFERENCE, [line.replace("cold", "icy") for line in REFERENCE]]
-    found = [references[1][0].split(), *(line.split() for line in REFERENCE[1:])]
-    score = Bleu()(found, references, TOKENS["spaces"])
+    hypotheses = [references[1][0].split(), *(line.split() for line in REFERENCE[1:])]
+    score = Bleu()(hypotheses, references, TOKENS["spaces"])
     assert score.value == pytest.approx(100) and "nrefs:2" in score.signature
 
 
 @pytest.mark.parametrize("tokenizer", get_args(Tokenizer))
 def test_every_tokenizer_that_is_let_in_scores(tokenizer):
-    found = [line.split() for line in REFERENCE]
-    assert Bleu(tokenizer=tokenizer)(found, [REFERENCE], TOKENS["spaces"]).value == pytest.approx(100)
+    hypotheses = [line.split() for line in REFERENCE]
+    assert Bleu(tokenizer=tokenizer)(hypotheses, [REFERENCE], TOKENS["spaces"]).value == pytest.approx(100)
 
 
 def test_a_vocabulary_counts_like_the_published_lists_and_knows_no_marks_of_the_text():

@@ -18,10 +18,10 @@ def config():
 
 
 def test_a_stored_configuration_is_resolved_within_itself(config):
-    found = trusted(config)
-    assert found.keys() == {"task", "model"}
-    assert found.model.embedding == found.model.hidden == 50 and found.task.corpus is None
-    assert found.task._target_ == "msbp.tasks.translation.task.Translation"
+    result = trusted(config)
+    assert result.keys() == {"task", "model"}
+    assert result.model.embedding == result.model.hidden == 50 and result.task.corpus is None
+    assert result.task._target_ == "msbp.tasks.translation.task.Translation"
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,8 @@ class Copier(nn.Module):
         logits = nn.functional.one_hot(wished, 20) * 50.0
         return logits.log_softmax(1), Left(state.words - 1)
 
-    def loss(self, source, lengths, given, wanted):
-        return self.unused + (wanted != PAD).sum()
+    def loss(self, source, lengths, given, expected):
+        return self.unused + (expected != PAD).sum()
 
 
 class Left:
@@ -102,36 +102,37 @@ def test_a_split_that_cannot_be_scored_is_refused_before_training(split, blank):
 
 @pytest.mark.parametrize("alpha", [0, 5, 5.0])
 def test_any_alpha_that_is_allowed_scores(alpha):
-    made = task(alpha=alpha)
-    splits = made.splits(0)
+    translation = task(alpha=alpha)
+    splits = translation.splits(0)
+    copier = Copier(splits.train.known.numbers["zwei"])
     with torch.no_grad():
-        assert made.score(Copier(splits.train.known.numbers["zwei"]), splits.test).texts[0] == "zwei zwei"
+        assert translation.score(copier, splits.test).texts[0] == "zwei zwei"
 
 
 def test_a_batch_has_inputs_with_the_start_and_targets_with_the_end():
     splits = task().splits(0)
     known = splits.train.known
-    source, lengths, given, wanted = splits.train.batch(torch.tensor([1, 0]))
+    source, lengths, given, expected = splits.train.batch(torch.tensor([1, 0]))
     assert lengths.tolist() == [1, 3] and source[0, 1:].tolist() == [PAD, PAD]
     eins, zwei, drei = known.encode("eins zwei drei".split())
     assert given.tolist() == [[BOS, zwei, PAD, PAD], [BOS, eins, zwei, drei]]
-    assert wanted.tolist() == [[zwei, EOS, PAD, PAD], [eins, zwei, drei, EOS]]
-    assert {tensor.dtype for tensor in (source, lengths, given, wanted)} == {torch.int64}
+    assert expected.tolist() == [[zwei, EOS, PAD, PAD], [eins, zwei, drei, EOS]]
+    assert {tensor.dtype for tensor in (source, lengths, given, expected)} == {torch.int64}
     assert splits.sizes == {"source_words": 4 + 3, "target_words": 4 + 3}
 
 
 def test_every_pair_is_in_one_batch_beside_its_like():
-    made = tiny(bucket=4)
-    train = made.splits(0).train
+    translation = tiny(bucket=4)
+    train = translation.splits(0).train
     rows = []
-    for source, lengths, _, wanted in made.batches(train, 0, 0):
+    for source, lengths, _, expected in translation.batches(train, 0, 0):
         assert lengths.tolist() == sorted(lengths.tolist(), reverse=True)
         rows += [(tuple(s[s != PAD].tolist()), tuple(w[w != PAD].tolist()))
-                 for s, w in zip(source, wanted, strict=True)]  # fmt: skip
+                 for s, w in zip(source, expected, strict=True)]  # fmt: skip
     ends, numbers = train.source.lengths.cumsum(0), train.source.words
     whole = [tuple(numbers[e - n : e].tolist()) for e, n in zip(ends, train.source.lengths, strict=True)]
     assert sorted(source for source, _ in rows) == sorted(whole)
-    assert all(len(wanted) == len(source) + 1 and wanted[-1] == EOS for source, wanted in rows)
+    assert all(len(expected) == len(source) + 1 and expected[-1] == EOS for source, expected in rows)
 
     def padding(bucket: int) -> int:
         return sum(int((batch[0] == PAD).sum()) for batch in train.batches(16, bucket, 0, 0))
@@ -140,22 +141,22 @@ def test_every_pair_is_in_one_batch_beside_its_like():
 
 
 def test_the_order_depends_on_seed_and_epoch_alone():
-    made = tiny()
-    train = made.splits(0).train
+    translation = tiny()
+    train = translation.splits(0).train
 
     def first(seed, epoch):
-        return [batch[0].tolist() for batch in made.batches(train, seed, epoch)]
+        return [batch[0].tolist() for batch in translation.batches(train, seed, epoch)]
 
     assert first(1, 2) == first(1, 2)
     assert first(1, 2) != first(1, 3) != first(2, 3)
 
 
 def test_translations_are_scored_against_the_lines_of_the_files():
-    made = task(beam=3)
-    splits = made.splits(0)
+    translation = task(beam=3)
+    splits = translation.splits(0)
     model = Copier(splits.train.known.numbers["zwei"])
     with torch.no_grad():
-        score = made.score(model, splits.test)
+        score = translation.score(model, splits.test)
     assert list(score.texts) == ["zwei zwei", "", "zwei zwei"] and model.seen == [2, 2]
     assert "nrefs:2" in score.signature and score.signature.endswith("; beam:3|dev_beam:1|alpha:1|unk:never")
     assert {"loss", "bleu_tokenised", "bleu_detokenised"} == score.others.keys()
@@ -164,12 +165,12 @@ def test_translations_are_scored_against_the_lines_of_the_files():
 
 
 def test_the_loss_of_a_split_is_a_mean_over_words():
-    made = task()
-    splits = made.splits(0)
+    translation = task()
+    splits = translation.splits(0)
     with torch.no_grad():
-        found = made.mean_loss(Copier(), splits.test)  # each batch's loss is its number of words
-    words = [int((batch[-1] != PAD).sum()) for batch in made.batches(splits.test, 0, 0)]
-    assert math.isclose(found, sum(n * n for n in words) / sum(words)) and sum(words) == 3 + 4
+        result = translation.mean_loss(Copier(), splits.test)  # each batch's loss is its number of words
+    words = [int((batch[-1] != PAD).sum()) for batch in translation.batches(splits.test, 0, 0)]
+    assert math.isclose(result, sum(n * n for n in words) / sum(words)) and sum(words) == 3 + 4
 
 
 def test_words_are_lower_cased_by_key_and_rare_ones_unknown():
@@ -188,10 +189,11 @@ def test_a_min_count_that_makes_all_words_unknown_is_refused(side):
 
 
 def test_lines_are_translated_in_their_order_by_the_words_of_the_run():
-    made = task(beam=2)
-    keep = made.splits(0).keep
+    translation = task(beam=2)
+    keep = translation.splits(0).keep
     source, target = Words(keep[SOURCE_WORDS]), Words(keep[TARGET_WORDS])
-    lines = made.translate(Copier(target.numbers["drei"]), ["b", "", "b b b", "zebra b"], source, target)
+    copier = Copier(target.numbers["drei"])
+    lines = translation.translate(copier, ["b", "", "b b b", "zebra b"], source, target)
     assert lines == ["drei", "", "drei drei drei", "drei drei"]
 
 
@@ -200,16 +202,16 @@ def test_two_hundred_real_pairs_are_learnt_by_heart():
     whole = read_texts(EnglishGerman(os.environ["MSBP_DATA_DIR"], offline=True).files())["train"]
     few = whole.source[:200], whole.references[0][:200]
     corpus = Given(train=few, dev=few, test=few)
-    made = Translation("few", corpus, batch_size=20, tokens="edges", lower="source", beam=5)
-    splits = made.splits(0)
+    translation = Translation("few", corpus, batch_size=20, tokens="edges", lower="source", beam=5)
+    splits = translation.splits(0)
     torch.manual_seed(0)
     model = Seq2Seq(**splits.sizes, embedding=128, hidden=128, layers=1, dropout=0.0)
     convert(model, r=1 / 16, gamma=0.05, layers=["encoder", "decoder"])
     optimizer = Adam(model.parameters(), lr=3e-3)
     for epoch in range(60):
-        for batch in made.batches(splits.train, 0, epoch):
+        for batch in translation.batches(splits.train, 0, epoch):
             optimizer.zero_grad()
-            made.loss(model, batch).backward()
+            translation.loss(model, batch).backward()
             optimizer.step()
     with torch.no_grad():
-        assert made.score(model.eval(), splits.test).value > 90
+        assert translation.score(model.eval(), splits.test).value > 90
