@@ -12,7 +12,7 @@ import argparse
 from pathlib import Path
 
 from .table import FILE, render
-from .trainings import TRAININGS
+from .trainings import TIMES, TRAININGS
 
 
 def main() -> None:
@@ -27,6 +27,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15, help="timed steps of each model (15)")
     parser.add_argument("--steps", type=int, default=500, help="steps of learning (500)")
     parser.add_argument("--seeds", type=int, default=3, help="trainings at each ratio (3)")
+    parser.add_argument(
+        "--columns", nargs="+", default=[TIMES, *TRAININGS], help="measure these alone, such as speed or 0.1"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the results that the file has")
     parser.add_argument(
         "--again", nargs="+", default=[], metavar="COLUMN",
@@ -38,13 +41,15 @@ def main() -> None:
         render(options.out)
         return
     try:
-        from .measure import TIMES, Plan, measure
+        from .measure import Plan, measure
     except ModuleNotFoundError as error:
         parser.error(f"{error.name} is not installed: pip install -e '.[integrations]', or give --render")
 
-    unknown = set(options.again) - {TIMES, *TRAININGS}
-    if unknown or (options.again and not options.keep):
-        parser.error(f"--again takes columns of {[TIMES, *TRAININGS]} beside --keep, got {options.again}")
+    unknown = {*options.again, *options.columns} - {TIMES, *TRAININGS}
+    if unknown:
+        parser.error(f"no such columns: {sorted(unknown)}; choose from {[TIMES, *TRAININGS]}")
+    if options.again and not options.keep:
+        parser.error("--again goes with --keep: without it all columns are measured")
     if options.keep and not options.out.exists():
         parser.error(f"there are no results to keep: {options.out} does not exist")
     plan = Plan(options.rounds, options.steps, tuple(range(options.seeds)))
@@ -53,7 +58,7 @@ def main() -> None:
             parser.error("--quick measures nothing worth publishing: give --out=FILE")
         plan = Plan(2, 2, (0,))
     try:
-        measure(plan, options.out, options.out != FILE, options.keep, options.again)
+        measure(plan, options.out, options.out != FILE, options.keep, options.again, options.columns)
     except ValueError as error:
         parser.error(str(error))
     if options.out == FILE:

@@ -21,13 +21,12 @@ from msbp.training import machine
 
 from .models import MODELS, Measured
 from .table import ROOT
-from .trainings import PLAIN, SPEED_SETTING, TRAININGS, Setting
+from .trainings import PLAIN, SPEED_SETTING, TIMES, TRAININGS, Setting
 
 WIDE = 768
 SPEED, LEARNING, LR, WARM_UP = (8, 64), (8, 9), 1e-3, 3  # examples and length of a batch
 PARTS = ROOT / "outputs/models.parts.json"
 CPU = torch.device("cpu")
-TIMES = "speed"  # of all models, beside the names of trainings
 CONDITIONS = (
     "lr", "batch", "learning_batch", "steps", "seeds", "transformers", "cpu", "torch", "numba", "blas",
 )  # fmt: skip
@@ -193,16 +192,19 @@ class Parts:
         words = " ".join(map(str, name))
         print(f"[{len(self.found)}/{self.expected} {minutes}:{seconds:02}] {words}: {value}", flush=True)
 
-    def __getitem__(self, name: tuple[Any, ...]) -> Any:
-        return self.found[str(name)]
+    def get(self, *name: Any) -> Any:
+        """Return a measurement, None if it is missing."""
+        return self.found.get(str(name))
 
 
 def measure(
-    plan: Plan, out: Path, allow_dirty: bool = False, keep: bool = False, again: Collection[str] = ()
-) -> None:
+    plan: Plan, out: Path, allow_dirty: bool = False, keep: bool = False, again: Collection[str] = (),
+    columns: Collection[str] = (TIMES, *TRAININGS),
+) -> None:  # fmt: skip
     """Measure what is missing, then write all results to a file; ValueError where code is not committed.
 
-    keep: results that the file has are not missing, but for the columns `again`, "speed" or trainings.
+    columns: "speed" and names of trainings; of others nothing is missing. keep: results that the file has are
+    not missing either, but for the columns `again`.
     """
     torch.set_flush_denormal(True)
     here = machine.describe(CPU)
@@ -211,22 +213,28 @@ def measure(
             "the code has uncommitted changes, so nobody could repeat this: commit, or give --out"
         )
     threads = sorted({1, machine.cores()})
-    settings = {
+    settings: dict[str, Any] = {
         "r": SPEED_SETTING.r, "trainings": list(TRAININGS), "wide": WIDE, "lr": LR, "batch": SPEED,
         "learning_batch": LEARNING, **asdict(plan), "threads": threads,
         "transformers": transformers.__version__,
         **{name: here[name] for name in ("commit", "machine", "cpu", "torch", "numba", "blas")},
     }  # fmt: skip
     kept, commits = results(out, settings, again) if keep else ({}, {})
-    columns = {key: trainings_of(model) for key, model in MODELS.items()}
-    times = [(key, count) for key in MODELS for count in threads]
-    trainings = [(key, name, seed) for key in MODELS for seed in plan.seeds for name in columns[key]]
+    times = [(key, count) for key in MODELS for count in threads if TIMES in columns]
+    trainings = [
+        (key, name, seed)
+        for key, model in MODELS.items()
+        if not {TIMES}.issuperset(columns)
+        for name in trainings_of(model)
+        if name in columns
+        for seed in plan.seeds
+    ]
     parts = Parts(out.with_suffix(".parts") if allow_dirty else PARTS, settings, len(times) + len(trainings))
     parts.found = kept | parts.found
     for column in (TIMES, *TRAININGS):
         of_column = times if column == TIMES else [name for name in trainings if name[1] == column]
         new = any(str(name) not in kept for name in of_column)
-        commits[column] = sorted({*commits.get(column, []), *([here["commit"]] if new else [])})
+        commits[column] = sorted({*commits.get(column, []), *[here["commit"]] * new})
     for key, count in parts.missing(times):
         torch.set_num_threads(count)
         parts.add((key, count), speed(MODELS[key], SPEED, plan.rounds_of(MODELS[key])))
@@ -238,13 +246,15 @@ def measure(
         }
         for one in as_completed(running):
             parts.add(running[one], float(f"{one.result():.5g}"))
-    rows = []
+    rows = list[dict[str, Any]]()
     for key, model in MODELS.items():
-        speeds = {str(count): parts[key, count] for count in threads if parts[key, count]}
-        losses = {name: [parts[key, name, seed] for seed in plan.seeds] for name in columns[key]}
+        speeds = {str(count): parts.get(key, count) for count in threads if parts.get(key, count)}
+        found = {name: [parts.get(key, name, seed) for seed in plan.seeds] for name in TRAININGS}
+        losses = {name: values for name, values in found.items() if None not in values}
         rows.append(
             {"name": model.name, "width": model.width, **layers(model), "speed": speeds, "losses": losses}
         )
+    settings["trainings"] = [name for name in TRAININGS if any(name in row["losses"] for row in rows)]
     save({out: json_text({**settings, "commits": commits, "models": rows}, indent=1)})
     parts.path.unlink()
     print(f"written: {out}")

@@ -34,6 +34,7 @@ class Setting:
         return {"r": self.r, "memory": self.memory, **layers}
 
 
+TIMES = "speed"  # the column of all models' times, beside those of trainings
 PLAIN = Setting()
 SPEED_SETTING = Setting(0.04)
 TRAININGS = {

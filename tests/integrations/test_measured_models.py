@@ -103,8 +103,10 @@ def test_results_that_a_file_has_are_kept_with_their_commits(measured, tmp_path,
     for old, new in zip(first["models"], second["models"], strict=True):
         assert old["losses"].items() <= new["losses"].items() and old["speed"] == new["speed"]
     measured.clear()
-    script.measure(PLAN, out, allow_dirty=True, keep=True, again=["speed"])
-    assert json.loads(out.read_text())["commits"] == second["commits"] | {"speed": ["c"]}
+    script.measure(PLAN, out, allow_dirty=True, keep=True, again=["speed", "0.04"], columns=["speed"])
+    third = json.loads(out.read_text())
+    assert third["commits"] == second["commits"] | {"speed": ["c"], "0.04": []}
+    assert third["trainings"] == ["dense", "0.1"]
     assert set(measured) == set(MODELS)
 
 
