@@ -95,6 +95,7 @@ def finished(seed=0, started="2026-01-01T00:00:00+00:00", **fields):
     """A whole record: what a published one has, and a history of its own."""
     rows = [{"epoch": 1, "loss": 0.5, "test": None}, {"epoch": 2, "loss": 0.25, "test": 97.5}]
     own = {"signature": "0123abcd", "seed": seed, "started_at": started, "history": rows}
+    own |= {"data_digest": ""}  # that of the published one may change with what is published
     return json.loads(PUBLISHED) | own | fields
 
 

@@ -13,6 +13,7 @@ from msbp import optim, sparse
 from msbp.analysis import measurements
 from msbp.bench import breakdown, kernel_work
 from msbp.bench.breakdown import replaced
+from msbp.bench.case import BenchOptions
 from msbp.bench.kernel_work import (
     DENSE_GRAD_W,
     DENSE_UPDATE,
@@ -26,6 +27,7 @@ from msbp.bench.kernel_work import (
     WORKS,
     Work,
 )
+from msbp.config import compose
 from msbp.sparse.kernels.chain_backward import scratch_bytes
 from msbp.sparse.linear import workspace
 
@@ -73,14 +75,25 @@ def test_work_is_that_of_the_shapes(found):
     assert works["forward", PRODUCTS].flops <= 2 * B * (i * n + n * n + n * o)
 
 
-def test_replays_leave_training_as_it_is():
-    plain, replayed = model("msbp"), model("msbp")
-    plain.steps(4)
-    breakdown.replay(replayed, 4)
+CASES = {
+    "mnist": ["task.sample=tiny", "model.hidden=20", "task.batch_size=8"],
+    "parsing": ["task.sample=tiny", "model.hidden=20", "task.batch_size=64"],
+    "pos": ["task.sample=tiny", "model.hidden=20"],
+    "textcnn": ["task.sample=tiny"],
+}
+
+
+@pytest.mark.parametrize(("case", "overrides"), CASES.items(), ids=CASES)
+def test_replays_leave_training_as_it_is(case, overrides):
+    options = BenchOptions.of(compose([f"case={case}", f"overrides={overrides}"], config="bench"))
+    plain, replayed = model("msbp", options=options), model("msbp", options=options)
+    plain.steps(3)
+    ratios, works = breakdown.replay(replayed, 3)
     assert all(map(torch.equal, weights(plain), weights(replayed)))
     memories = [dict(each.run.model.named_buffers()) for each in (plain, replayed)]
     assert memories[0].keys() == memories[1].keys()
     assert all(torch.equal(m, memories[1][name]) for name, m in memories[0].items())
+    assert {(phase, part) for phase, _, part in ratios} <= works.keys()
 
 
 def test_rewinding_repeats_the_batches():

@@ -3,12 +3,15 @@
 import copy
 import inspect
 import io
+from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from msbp import optim
 from msbp.sparse import cross_entropy, memories
+from msbp.sparse.row_sparse import RowSparseGradient
 
 from .twins import Twins, batch, each_optimizer, network, run
 
@@ -222,3 +225,39 @@ def test_in_place_weight_checks_of_autograd_notice_a_step(ours, theirs):
     optimizer.step()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward(retain_graph=True)
+
+
+STATUS = Path("/proc/self/status")
+
+
+def resident():
+    """MiB of this process."""
+    (line,) = (line for line in STATUS.read_text().splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
+
+
+@pytest.mark.skipif(not STATUS.exists(), reason="this system does not say how much memory a process has")
+def test_moments_of_rows_that_never_had_a_gradient_take_no_memory():
+    p, before = nn.Parameter(torch.zeros(4096, 4096)), None
+    optimizer, rows = optim.Adam([p]), torch.arange(0, 4096, 512)
+    for _ in range(3):
+        p.grad = RowSparseGradient(rows, torch.ones(len(rows), 4096), len(p))
+        before = before or resident()
+        optimizer.step()
+    state = optimizer.state[p]
+    assert resident() - before < 16  # two moments are 128 MiB
+    assert not state["exp_avg"][1].any() and state["exp_avg"][512].any()
+
+
+def test_moments_on_pages_of_their_own_are_ordinary_tensors():
+    p = nn.Parameter(torch.randn(1024, 512))
+    optimizer = optim.Adam([p])
+    for step in range(3):
+        p.grad = RowSparseGradient(torch.tensor([step, 700]), torch.randn(2, 512), len(p))
+        optimizer.step()
+    kept = optimizer.state_dict()
+    for other in (copy.deepcopy(kept), through_a_file(kept)):
+        moments, copies = kept["state"][0], other["state"][0]
+        assert all(torch.equal(moments[name], copies[name]) for name in ("exp_avg", "exp_avg_sq"))
+        copies["exp_avg"].zero_()
+        assert moments["exp_avg"][700].any()

@@ -30,6 +30,7 @@ for kind in (SGD, Adam, AdamW):
     clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     optimizer.zero_grad()
+assert "torch._dynamo" not in sys.modules, "torch's compiler takes more than a second to import"
 str(status(model)), revert(model)
 """
 

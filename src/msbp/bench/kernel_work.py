@@ -166,18 +166,28 @@ def of_transposed_product(call: Call) -> Works:
     return {GRAD_W: Work(BYTES * (N * n + m * n + 2 * entries), 2.0 * entries * n)}
 
 
-def of_gates(call: Call) -> Works:
-    units = call["n"] * call["H"]
-    return {GATES: Work(15 * BYTES * units, SQUASHED * units)}
+def rows_of_steps(call: Call) -> np.ndarray:
+    """Return the number of rows of each time step."""
+    return np.frombuffer(memory(call["steps"], 16 * call["count"]), np.int64)[1::2]
 
 
-def of_gate_gradients(call: Call) -> Works:
-    units = call["n"] * call["H"]
-    if "k" not in call:
-        return {GATE_GRADIENTS: Work(14 * BYTES * units, UNSQUASHED * units)}
-    memory = 12 * units if call["memory"] else 0
-    entries = 2 * call["n"] * call["groups"] * call["k"]
-    return {GATE_GRADIENTS: Work(BYTES * (10 * units + memory + entries), UNSQUASHED * units + memory)}
+def of_lstm_forward(call: Call) -> Works:
+    N, H = int(rows_of_steps(call).sum()), call["H"]
+    return {PRODUCTS: product(N, H, 4 * H), GATES: Work(15 * BYTES * N * H, SQUASHED * N * H)}
+
+
+def of_dense_backward(call: Call) -> Works:
+    N, H = int(rows_of_steps(call).sum()), call["H"]
+    gates = Work(14 * BYTES * N * H, UNSQUASHED * N * H)
+    return {GRAD_X: product(N, 4 * H, H), GATE_GRADIENTS: gates}
+
+
+def of_sparse_backward(call: Call) -> Works:
+    N, H, k = int(rows_of_steps(call).sum()), call["H"], call["groups"] * call["k"]
+    carried = 12 * N * H if call["memory"] else 0
+    gates = Work(BYTES * (10 * N * H + carried + 2 * N * k), UNSQUASHED * N * H + carried)
+    through = Work(BYTES * (4 * H * H + N * H + 2 * N * k), 2.0 * N * k * H)
+    return {GRAD_X: through, GATE_GRADIENTS: gates}
 
 
 def of_adam(call: Call) -> Works:
@@ -243,10 +253,11 @@ WORKS: dict[Kernel, Callable[[Call], Works]] = {
     embedding.number_all: moved(GRAD_TABLE, lambda call: 4 * call["count"]),
     embedding.gradient_from_factors: of_gradient_from_factors,
     embedding.gradient_from_rows: of_gradient_from_rows,
-    lstm.advance: of_gates,
-    lstm.gate_gradients: of_gate_gradients,
-    lstm.select_gates: of_gate_gradients,
-    rows.product_packed: of_entries_product,
+    lstm.pack_rows: moved(PACKING, lambda call: 2 * call["m"] * call["n"]),
+    lstm.forward: of_lstm_forward,
+    lstm.gate_gradients: moved(GATE_GRADIENTS, lambda call: 14 * call["n"] * call["H"], 2),
+    lstm.dense_backward: of_dense_backward,
+    lstm.sparse_backward: of_sparse_backward,
     rows.product: of_entries_product,
     rows.pack: moved(PACKING, lambda call: 2 * call["m"] * call["n"]),
     rows.by_chunk: moved(BY_COLUMN, lambda call: 4 * call["N"] * call["k"]),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from ..sparse.kernels import adam_sgd, chain_backward, chain_forward
+from ..sparse.kernels import adam_sgd, chain_backward, chain_forward, lstm
 from . import kernel_work as parts
 from .kernel_work import Call, Kernel, floats, integers, records
 
@@ -156,8 +156,54 @@ def indices(r: np.void) -> np.ndarray:
     return integers(int(r["indices"]), int(r["u"]), 2)[:, 0] if r["u"] else np.empty(0, np.int32)
 
 
+def one_step(kernel: Kernel, call: Call, changed: dict[str, int], through: str) -> Seconds:
+    """All rows of an LSTM as one time step, which has no recurrent products; the rest of the whole is them.
+
+    changed: the size of each array that the kernel reads and writes. through: the part of the products.
+    """
+    N, H = int(parts.rows_of_steps(call).sum()), call["H"]
+    kept = {name: floats(call[name], size).copy() for name, size in changed.items() if call[name]}
+    copies = {name: array.copy() for name, array in kept.items()}
+    states = [name for name in ("h", "c", "grad_h", "grad_c") if name in call]
+    wide = {name: np.zeros(N * H, np.float32) for name in states}
+    alone = {"from_zero": True, "to_start": False, "per_slot": False, "count": 1}
+    steps = np.array([0, N], np.int64)
+
+    def restore() -> None:
+        for name, array in kept.items():
+            copies[name][:] = array
+
+    whole = call | {name: array.ctypes.data for name, array in copies.items()}
+    one = whole | {name: array.ctypes.data for name, array in wide.items()}
+    one |= {name: value for name, value in alone.items() if name in call} | {"steps": steps.ctypes.data}
+    element_wise = fastest(kernel, one, restore)
+    part = parts.GATES if through == parts.PRODUCTS else parts.GATE_GRADIENTS
+    return {part: element_wise, through: rest(fastest(kernel, whole, restore), [element_wise])}
+
+
+def lstm_forward(kernel: Kernel, call: Call) -> Seconds:
+    """Gates and states, and the products with weight_hh."""
+    rows, H = parts.rows_of_steps(call), call["H"]
+    N, B = int(rows.sum()), int(rows.max())
+    return one_step(kernel, call, {"gates": 4 * N * H, "h": B * H, "c": B * H}, parts.PRODUCTS)
+
+
+def lstm_backward(kernel: Kernel, call: Call) -> Seconds:
+    """Gradients of the gates, with selection, and the products with weight_hh."""
+    B, H = int(parts.rows_of_steps(call).max()), call["H"]
+    changed = {"grad_h": B * H, "grad_c": B * H}
+    if "memory" in call:
+        slots = B if call["per_slot"] else 1
+        changed |= {"memory": slots * 4 * H, "total": slots * 4 * H, "bias": 4 * H}
+        changed |= {"distance": 2 * call["groups"]}  # of int64
+    return one_step(kernel, call, changed, parts.GRAD_X)
+
+
 REPLAYS: dict[Kernel, Replay] = {
     chain_forward.forward: forward,
     chain_backward.backward: backward,
+    lstm.forward: lstm_forward,
+    lstm.sparse_backward: lstm_backward,
+    lstm.dense_backward: lstm_backward,
     adam_sgd.adam: adam,
 }

@@ -5,6 +5,7 @@ import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -139,11 +140,13 @@ class FusedAdam(FusedOptimizer):
             moment.mul_((beta**age).to(moment).view(-1, *[1] * (moment.dim() - 1)))
         self._ages.pop(state.pop("last_step").data_ptr(), None)
 
-    def _call(self, table: int, count: int, group: Group) -> None:
+    def _constants(self, group: Group) -> tuple[Any, ...]:
         (beta1, beta2), lr = betas_of(group), float(group["lr"])
         decay = lr * float(group["weight_decay"])
-        rates = lr, decay, beta1, beta2, group["eps"], *powers(beta1, beta2)
-        adam_sgd.adam(table, count, *rates, parallel.threads())
+        return lr, decay, beta1, beta2, float(group["eps"]), *powers(beta1, beta2)
+
+    def _call(self, table: int, count: int, constants: tuple[Any, ...]) -> None:
+        adam_sgd.adam(table, count, *constants, parallel.threads())
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
         amsgrad, (beta1, beta2) = bool(group["amsgrad"]), betas_of(group)

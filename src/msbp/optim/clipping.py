@@ -26,6 +26,8 @@ def clip_grad_norm_(
     gradients = values(parameters)
     total = nn.utils.get_total_norm(gradients, norm_type, error_if_nonfinite, foreach)
     scale = torch.clamp(max_norm / (total + 1e-6), max=1.0)
+    if scale.device.type == "cpu" and scale == 1:
+        return total
     for gradient in gradients:
         gradient.mul_(scale.to(gradient.device))
     return total

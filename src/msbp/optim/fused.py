@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..sparse.buffers import address, address_of
+from ..sparse.buffers import address, address_of, zero_pages
 from ..sparse.row_sparse import RowSparseGradient
-from ..sparse.torch_compat import OPTIMIZER_HOOKS, eager, profiling
+from ..sparse.torch_compat import OPTIMIZER_HOOKS, eager, profiling, set_grad_enabled
 
 Group = dict[str, Any]
 State = dict[str, Any]
@@ -50,9 +50,13 @@ class FusedOptimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        with torch.no_grad():
+        before = torch.is_grad_enabled()
+        set_grad_enabled(False)
+        try:
             for group in self.param_groups:
                 self._update_group(group)
+        finally:
+            set_grad_enabled(before)
         return loss
 
     _recorded_step = torch.optim.Optimizer.profile_hook_step(_plain_step)
@@ -80,9 +84,14 @@ class FusedOptimizer(torch.optim.Optimizer):
             for name in [name for name, value in state.items() if value is None]:
                 del state[name]  # as torch's SGD has a momentum_buffer without momentum
 
+    @eager
     def add_param_group(self, param_group: Group) -> None:
         self._check(self.defaults | param_group)
-        super().add_param_group(param_group)
+        add: Any = super().add_param_group
+        if hasattr(add, "__wrapped__"):  # torch's wrapper does as `eager`, but imports the compiler, a second
+            add.__wrapped__(self, param_group)
+        else:
+            add(param_group)
 
     def _check(self, group: Group) -> None:
         """Raise ValueError for options with another meaning than speed that no step here has."""
@@ -105,11 +114,12 @@ class FusedOptimizer(torch.optim.Optimizer):
             gradient = p.grad
             if gradient is None:
                 continue
-            if gradient.shape != p.shape:
-                raise mismatch("gradient", gradient.shape, p.shape)
+            shape = p.shape
+            if gradient.shape != shape:
+                raise mismatch("gradient", gradient.shape, shape)
             state = self.state[p]
             state["step"] = int(state.get("step", 0))
-            record = None if moments is None else self._record(p, gradient, state, moments, group)
+            record = None if moments is None else self._record(p, shape, gradient, state, moments, group)
             if record is None:
                 self._update_in_torch(p, gradient, state, group)
                 state["step"] += 1
@@ -118,27 +128,34 @@ class FusedOptimizer(torch.optim.Optimizer):
                 updated.append(p)
                 states.append(state)
         if records:
-            table = array("q", records)
-            self._call(table.buffer_info()[0], len(updated), group)
-            for state in states:
+            table, constants = array("q", records), self._constants(group)
+            for state in states:  # before the kernel, which fills the cache with other data
                 state["step"] += 1
             torch.autograd.graph.increment_version(updated)  # torch does not see what a kernel writes
+            self._call(table.buffer_info()[0], len(updated), constants)
 
     def _record(
-        self, p: Tensor, gradient: Tensor, state: State, moments: tuple[str, ...], group: Group
+        self,
+        p: Tensor,
+        shape: torch.Size,
+        gradient: Tensor,
+        state: State,
+        moments: tuple[str, ...],
+        group: Group,
     ) -> tuple[int, ...] | None:
         """Return a record of the kernel's table, or None where the parameter has to go through plain torch.
 
         RuntimeError names a state tensor that does not fit the parameter.
         """
-        shape, step = p.shape, state["step"] + 1
+        step = state["step"] + 1
         addresses = [address_of(p, shape), 0, 0]
         if not addresses[0]:
             return None
         for index, moment in enumerate(moments, 1):
             tensor = state.get(moment)
             if tensor is None:
-                tensor = state[moment] = torch.zeros_like(p)
+                of_rows = type(gradient) is RowSparseGradient and gradient.parts() is not None
+                tensor = state[moment] = zero_pages(*shape) if of_rows else torch.zeros_like(p)
             addresses[index] = address_of(tensor, shape)
             if not addresses[index]:
                 if tensor.shape != shape:
@@ -189,7 +206,11 @@ class FusedOptimizer(torch.optim.Optimizer):
         """Return whether the kernel has all options of a group."""
 
     @abstractmethod
-    def _call(self, table: int, count: int, group: Group) -> None:
+    def _constants(self, group: Group) -> tuple[Any, ...]:
+        """Return the numbers of a group that the kernel takes."""
+
+    @abstractmethod
+    def _call(self, table: int, count: int, constants: tuple[Any, ...]) -> None:
         """Update the parameters in the table at this address."""
 
     @abstractmethod

@@ -1,6 +1,7 @@
 """SGD with torch's semantics, row-sparse gradients taken without forming dense ones."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,8 +39,11 @@ class SGD(FusedOptimizer, torch.optim.SGD):
     def _has_kernel(self, group: Group) -> bool:
         return not any(group[name] for name in ("dampening", "weight_decay", "nesterov", "maximize"))
 
-    def _call(self, table: int, count: int, group: Group) -> None:
-        adam_sgd.sgd(table, count, float(group["lr"]), float(group["momentum"]), parallel.threads())
+    def _constants(self, group: Group) -> tuple[Any, ...]:
+        return float(group["lr"]), float(group["momentum"])
+
+    def _call(self, table: int, count: int, constants: tuple[Any, ...]) -> None:
+        adam_sgd.sgd(table, count, *constants, parallel.threads())
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
         buffers = [state.get("momentum_buffer")]

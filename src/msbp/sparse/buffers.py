@@ -4,8 +4,11 @@ A kernel gets addresses that were checked at the time of the call, since paramet
 states may be replaced, cast, moved or reshaped between two calls.
 """
 
+import itertools
+import math
+import mmap
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
 import torch
@@ -34,6 +37,31 @@ def empty(size: int, *sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
 def zeros(size: int, *sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Return zeros on the CPU, whatever torch's default type and device are."""
     return CONSTRUCTORS[dtype](size, *sizes).zero_()
+
+
+MANY_PAGES = 1 << 20  # bytes from which untouched ones are worth a mapping of their own
+PAGE, LINE = 4096, 64  # bytes
+# Arrays that a loop goes through together must not all start at the same place of a page: their lines would
+# compete for the same set of the first-level cache.
+OFFSETS = (21 * LINE * count % PAGE for count in itertools.count(1))
+
+
+def zero_pages(size: int, *sizes: int) -> Tensor:
+    """Return float32 zeros on the CPU, of which the system commits a page when it is first written to.
+
+    `zeros` writes to all of them, and so does torch.zeros.
+    """
+    count = size * math.prod(sizes)
+    if count * 4 < MANY_PAGES or not hasattr(mmap, "MAP_ANONYMOUS"):
+        return zeros(size, *sizes)
+    offset = next(OFFSETS)
+    try:
+        block = mmap.mmap(-1, count * 4 + offset, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError:
+        return zeros(size, *sizes)
+    with suppress(AttributeError, OSError):
+        block.madvise(mmap.MADV_NOHUGEPAGE)  # a huge page has the rows of many updates
+    return torch.frombuffer(block, dtype=torch.float32, count=count, offset=offset).view(size, *sizes)
 
 
 def arange(stop: int) -> Tensor:

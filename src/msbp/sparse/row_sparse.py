@@ -12,6 +12,7 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_map_only
 
+from .buffers import CPU
 from .torch_compat import eager
 
 aten = torch.ops.aten
@@ -57,6 +58,13 @@ class RowSparseGradient(Tensor):
     def __new__(cls, indices: Tensor, rows: Tensor, n: int) -> "RowSparseGradient":
         """Return the gradient of a weight with n rows from distinct indices (u, int64) and rows (u, i)."""
         return cls._wrap((n, rows.shape[1]), rows.dtype, rows.device, Parts(indices, rows))
+
+    @classmethod
+    def of_kernel(cls, indices: Tensor, rows: Tensor, n: int, i: int) -> "RowSparseGradient":
+        """Return the gradient (n, i) from tensors of `buffers.empty`, whose type and device are known."""
+        self = Tensor._make_wrapper_subclass(cls, (n, i), dtype=torch.float32, device=CPU)
+        self._parts = Parts(indices, rows)
+        return self
 
     @classmethod
     def _wrap(

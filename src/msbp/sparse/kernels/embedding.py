@@ -143,26 +143,34 @@ def owners(numbers, count, U, parts):
 
 
 @kernel
-def pack_slices(job, part, parts):
-    """Copy the weight (n, F, E) to packed (F, n, ·), for a part of the slots."""
-    weight, packed, E = job
-    F, n, _ = packed.shape
-    W, (start, stop) = floats(weight, (n, F, E)), share(part, parts, F, 1)
+def copy_slice(weight, f, F, E, packed):
+    """Copy the columns of slot f of the weight (n, F, E) to packed (n, ·)."""
+    n = len(packed)
+    W = floats(weight, (n, F, E))
+    for j in range(n):
+        source, row = W[j, f], packed[j]
+        for c in range(E):
+            row[c] = source[c]
+
+
+@kernel
+def copy_part(job, part, parts):
+    weight, F, E, packed = job
+    start, stop = share(part, parts, F, 1)
     for f in range(start, stop):
-        for j in range(n):
-            source, row = W[j, f], packed[f, j]
-            for c in range(E):
-                row[c] = source[c]
+        copy_slice(weight, f, F, E, packed[f])
 
 
 @kernel
 def sum_factors(job, part, parts):
     """As gradient_from_factors, for the tokens of a part."""
-    values, columns, numbers, packed, out, B, F, E, n, k, owner = job
+    values, columns, numbers, weight, packed, out, B, F, E, n, k, owner = job
     U, P = owner.size, packed.shape[2]
     wide, N, D = np.zeros((U, P), np.float32), ints(numbers, (B, F)), floats(out, (U, E))
     for f in range(F):
-        base = f * n * P * BYTES
+        if parts == 1:
+            copy_slice(weight, f, F, E, packed[0])
+        base = 0 if parts == 1 else f * n * P * BYTES
         for b in range(B):
             if owner[N[b, f]] == part:
                 at, of = b * k * BYTES, N[b, f] * P * BYTES
@@ -179,10 +187,11 @@ def sum_factors(job, part, parts):
 @kernel
 def gradient_from_factors(values, columns, numbers, weight, out, B, F, E, n, k, U, threads):
     """out (U, E) = ∂ℓ/∂x = g W summed by token, slot after slot, so that a slice of W stays in cache."""
-    packed = np.zeros((F, n, padded(E)), np.float32)
-    spread(pack_slices, (weight, packed, E), parts_of(threads, F, packed.size), threads)
     parts = min(threads, parts_of(threads, U, B * F * k * E))
-    job = (values, columns, numbers, packed, out, B, F, E, n, k, owners(numbers, B * F, U, parts))
+    packed = np.zeros((1 if parts == 1 else F, n, padded(E)), np.float32)
+    if parts > 1:  # else slot after slot, while it is in cache
+        spread(copy_part, (weight, F, E, packed), parts_of(threads, F, packed.size), threads)
+    job = (values, columns, numbers, weight, packed, out, B, F, E, n, k, owners(numbers, B * F, U, parts))
     spread(sum_factors, job, parts, threads)
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..buffers import address, address_of, empty, kernels_allowed, plain, supports
-from ..torch_compat import Context, eager
+from ..torch_compat import Context, autocast_anywhere, eager
 from .stage import Stage
 from .torch_path import SavedStage, pull, push
 from .workspace import Workspace
@@ -44,7 +44,6 @@ class StageRun:
     def __call__(self, x: Tensor) -> Tensor:
         """Return the output (..., n) of the stages for x (..., i)."""
         *batch, width = x.shape
-        device = x.device.type
         parameters = self.parameters()
         first, last = parameters[0], parameters[2 * len(self.stages) - 2]
         assert first is not None and last is not None
@@ -53,9 +52,9 @@ class StageRun:
                 f"{self.stages[0].linear} got an input of shape {tuple(x.shape)}, "
                 f"not (..., {first.shape[-1]})"
             )
-        if torch.is_autocast_enabled(device):
+        if autocast_anywhere() and torch.is_autocast_enabled(x.device.type):
             # selection and memory need the parameters' precision, so the stages step out of autocast
-            with torch.autocast(device, enabled=False):
+            with torch.autocast(x.device.type, enabled=False):
                 return self(x.to(first.dtype))
         if len(batch) != 1:
             return self(x.reshape(-1, width)).view(*batch, len(last))
@@ -79,9 +78,9 @@ class StageRun:
     def prepare(self, x: Tensor, parameters: Parameters) -> "Passing | None":
         """Return a workspace and checked addresses, or None if a batch has to use plain torch."""
         B, width = x.shape
-        if not B or not kernels_allowed() or not all(stage.supports_kernel for stage in self.stages):
+        if not B or not kernels_allowed():
             return None
-        table = None
+        table: tuple[int, int, int | None] | None = None
         if self.embedding is not None:
             rows = parameters[-1]
             if rows is None or rows.dim() != 2 or not supports(rows):
@@ -90,20 +89,26 @@ class StageRun:
             width *= rows.shape[1]
         sizes: list[tuple[int, int]] = []
         addresses: list[int] = []
-        for at in range(0, 2 * len(self.stages), 2):
-            weight, bias = parameters[at], parameters[at + 1]
-            if weight is None or weight.dim() != 2:
+        choices: list[object] = [table]
+        for depth, stage in enumerate(self.stages):
+            weight, bias, chosen = parameters[2 * depth], parameters[2 * depth + 1], stage.for_kernel()
+            if weight is None or chosen is None:
                 return None
-            size = (len(weight), width)
+            shape = weight.shape
+            if len(shape) != 2:
+                return None
+            size = (shape[0], width)
             width = size[0]
-            pointers = address_of(weight, size), 0 if bias is None else address_of(bias, (width,))
-            if not pointers[0] or (bias is not None and not pointers[1]):
+            pointer = address_of(weight, size)
+            of_bias = 0 if bias is None else address_of(bias, (width,))
+            if not pointer or (bias is not None and not of_bias):
                 return None
             sizes.append(size)
-            addresses += pointers
+            addresses += pointer, of_bias
+            choices += size, chosen
         if table is not None:
             addresses.append(parameters[-1].data_ptr())  # type: ignore[union-attr]
-        settings = (table, *sizes, *[stage.settings for stage in self.stages])
+        settings = tuple(choices)
         if len(self.pools) > MOST_POOLS:
             self.pools.clear()
         pool = self.pools.setdefault(settings, [])
@@ -138,9 +143,12 @@ class Passing:
                 "one of the variables needed for gradient computation has been modified by an inplace "
                 "operation: the input of a converted layer"
             )
-        now = [address(w, shape, "a weight") for w, shape in zip(weights, workspace.shapes, strict=True)]
-        if now != self.addresses[::2]:
-            raise RuntimeError("a weight was moved between the forward and the backward pass; run both again")
+        for w, shape, before in zip(weights, workspace.shapes, self.addresses[::2], strict=True):
+            if address_of(w, shape) != before:
+                address(w, shape, "a weight")
+                raise RuntimeError(
+                    "a weight was moved between the forward and the backward pass; run both again"
+                )
         return workspace.backward(grad, x, out, weights, needs, needs_x)
 
 

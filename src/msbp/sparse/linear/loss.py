@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..buffers import address, empty, supports
+from ..buffers import address_of, empty
 from ..kernels import parallel
 from ..kernels.chain_forward import cross_entropy as kernel
 from ..torch_compat import Context, eager
@@ -33,23 +33,25 @@ def cross_entropy(logits: Tensor, target: Tensor, allowed: Tensor | None = None,
     converted chain, one kernel computes the loss and its gradient, and `msbp.sparse.backward` can use that.
     """
     node: Any = logits.grad_fn
-    if type(node) is PASS and node.uses_kernel and not choices and _fits(logits, target, allowed):
-        with suppress(NotAClass):
-            return CrossEntropy.apply(logits, target, allowed)
+    if type(node) is PASS and node.uses_kernel and not choices and not logits.is_neg():
+        target, mask = target.contiguous(), None if allowed is None else allowed.contiguous()
+        inputs = _addresses(logits, target, mask)
+        if inputs:
+            with suppress(NotAClass):
+                return CrossEntropy.apply(logits, target, mask, inputs)
     return nn.functional.cross_entropy(
         logits if allowed is None else logits.masked_fill(~allowed, -torch.inf), target, **choices
     )
 
 
-def _fits(logits: Tensor, target: Tensor, allowed: Tensor | None) -> bool:
-    """Return whether the kernel can read the arguments."""
-    if not supports(logits) or logits.dim() != 2 or logits.is_neg():
-        return False
-    if allowed is not None and not (
-        allowed.shape == logits.shape and supports(allowed.contiguous(), torch.bool)
-    ):
-        return False
-    return target.shape == logits.shape[:1] and supports(target.contiguous(), torch.int64)
+def _addresses(logits: Tensor, target: Tensor, allowed: Tensor | None) -> tuple[int, ...]:
+    """Return the addresses of the arguments, 0 for none, then B and C; nothing if no kernel can read one."""
+    shape = logits.shape
+    if len(shape) != 2:
+        return ()
+    given = address_of(logits, shape), address_of(target, shape[:1], torch.int64)
+    mask = 0 if allowed is None else address_of(allowed, shape, torch.bool)
+    return (*given, mask, *shape) if all(given) and (mask or allowed is None) else ()
 
 
 class CrossEntropy(torch.autograd.Function):
@@ -60,12 +62,12 @@ class CrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Context, logits: Tensor, target: Tensor, allowed: Tensor | None) -> Tensor:
-        (B, C), token, grad, loss = logits.shape, empty(0), empty(*logits.shape), logits.new_empty(())
-        target, mask = target.contiguous(), None if allowed is None else allowed.contiguous()
-        inputs = address(logits, (B, C), "logits"), address(target, (B,), "target", torch.int64)
-        given = 0 if mask is None else address(mask, (B, C), "allowed", torch.bool)
-        if not kernel(*inputs, given, grad.data_ptr(), loss.data_ptr(), B, C, parallel.threads()):
+    def forward(
+        ctx: Context, logits: Tensor, target: Tensor, allowed: Tensor | None, inputs: tuple[int, ...]
+    ) -> Tensor:
+        *given, B, C = inputs
+        token, grad, loss = empty(0), empty(B, C), logits.new_empty(())
+        if not kernel(*given, grad.data_ptr(), loss.data_ptr(), B, C, parallel.threads()):
             raise NotAClass
         token.grad_logits, token.logits = grad, logits  # type: ignore[attr-defined]
         ctx.save_for_backward(token)
@@ -82,7 +84,7 @@ class CrossEntropy(torch.autograd.Function):
                 "Trying to backward through the graph a second time: msbp.sparse.backward has freed it; use "
                 "loss.backward(retain_graph=True)"
             )
-        return token.grad_logits * grads[0], None, None
+        return token.grad_logits * grads[0], None, None, None
 
 
 CROSS_ENTROPY = CrossEntropy._backward_cls
@@ -99,10 +101,12 @@ def backward(loss: Tensor) -> None:
     whether a parameter's gradient accumulator node has hooks: a loop that sets any calls `loss.backward()`.
     """
     node: Any = loss.grad_fn
-    if type(node) is not CROSS_ENTROPY or not _direct(loss, node):
+    token: Any = node.saved_tensors[0] if type(node) is CROSS_ENTROPY else None
+    logits = None if token is None else token.logits
+    if logits is None or not _direct(loss, logits):
         loss.backward()
         return
-    (token,), chain = node.saved_tensors, node.next_functions[0][0]
+    chain: Any = logits.grad_fn
     _, gradients = pull_by_kernel(chain, token.grad_logits, chain.needs_input_grad[3:], False, free=True)
     token.grad_logits = token.logits = None
     for p, gradient in zip(chain.parameters, gradients, strict=True):
@@ -113,10 +117,10 @@ def backward(loss: Tensor) -> None:
                 p.grad.add_(gradient)
 
 
-def _direct(loss: Tensor, node: Any) -> bool:
-    """Return whether calling the chain directly has all effects of loss.backward()."""
-    chain, logits = node.next_functions[0][0], node.saved_tensors[0].logits
-    if type(chain) is not PASS or logits is None or not chain.uses_kernel or chain.needs_input_grad[2]:
+def _direct(loss: Tensor, logits: Tensor) -> bool:
+    """Return whether calling the chain behind the logits directly has all effects of loss.backward()."""
+    chain: Any = logits.grad_fn
+    if type(chain) is not PASS or not chain.uses_kernel or chain.needs_input_grad[2]:
         return False
     for tensor in (loss, logits):
         if tensor._version or tensor._backward_hooks or tensor.retains_grad:

@@ -79,15 +79,17 @@ class Stage(NamedTuple):
         sparse = self.sparse
         return sparse.k if sparse is not None and sparse.enabled and sparse.training else 0
 
-    @property
-    def supports_kernel(self) -> bool:
-        """Return whether kernels compute the backward pass with the layer's sparsifier and memory."""
-        return self.sparse is None or self.sparse.supports_kernel
+    def for_kernel(self) -> tuple[int, Any, float] | None:
+        """Return the settings that a workspace depends on: k, the memory and its gamma at present.
 
-    @property
-    def settings(self) -> tuple[int, Any, float]:
-        """Return the settings that a workspace depends on: k, the memory and its gamma at present."""
-        k = self.k
+        None where no kernel computes the backward pass with the layer's sparsifier and memory.
+        """
+        sparse = self.sparse
+        if sparse is None:
+            return 0, None, 0.0
+        if not sparse.supports_kernel:
+            return None
+        k = sparse.k if sparse.enabled and sparse.training else 0
         # nn.Module's own access takes a microsecond
         memory = self.linear._modules.get("memory") if k else None
         return k, memory, 0.0 if memory is None else memory.__dict__["gamma"]

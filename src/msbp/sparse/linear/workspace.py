@@ -25,12 +25,14 @@ from .torch_path import SavedStage, pull
 
 KINDS = {kind: code for code, kind in enumerate([type(None), *MEMORIES.values()])}
 INT32 = torch.int32
+NO_KERNEL: tuple[int, Any, float] = 0, None, 0.0  # of a stage, which gets no workspace
 Table = tuple[int, int, int | None]  # rows and width of an embedding's table, and the row of padding
 WORDS = len(RECORD_WORDS)
-MEMORY, SLOTS, STARTS, TOUCHED, INDICES, ROWS, GRAD_WEIGHT, GRAD_BIAS, GRAD_X = (
+WEIGHT, BIAS, X, Z, P, MEMORY, SLOTS, STARTS, TOUCHED, INDICES, ROWS, GRAD_WEIGHT, GRAD_BIAS, GRAD_X = (
     RECORD_WORDS[name]
     for name in (
-        "memory", "slots", "starts", "touched", "indices", "rows", "grad_weight", "grad_bias", "grad_x",
+        "weight", "bias", "x", "z", "p", "memory", "slots", "starts", "touched", "indices", "rows",
+        "grad_weight", "grad_bias", "grad_x",
     )
 )  # fmt: skip
 
@@ -42,7 +44,7 @@ class StageBuffers:
         self, stage: Stage, n: int, i: int, record: np.void, capacity: int, below: "StageBuffers | None"
     ):
         self.stage, self.n, self.i, self.record = stage, n, i, record
-        k, self.memory, gamma = stage.settings
+        k, self.memory, gamma = stage.for_kernel() or NO_KERNEL
         self.k = min(k, n)
         self.tensors: dict[str, Tensor] = {}  # owners of the record's addresses
         record["inputs"], record["outputs"], record["k"] = i, n, self.k
@@ -98,8 +100,9 @@ class StageBuffers:
 
     def finish(self, B: int) -> None:
         """Count the step; store the memory of a batch with more rows than slots, unlike the kernel."""
-        assert self.stage.sparse is not None
-        self.stage.sparse.finish(self.memory_next[:B] if self.per_slot and B > self.slots else None)
+        sparse = self.stage.sparse
+        assert sparse is not None
+        sparse.finish(self.memory_next[:B] if self.per_slot and B > self.slots else None)
 
 
 class Workspace:
@@ -115,8 +118,8 @@ class Workspace:
         self.stages, self.capacity, self.width = stages, capacity, sizes[-1][0]
         self.table = table = np.zeros(len(stages), STAGE)
         self.address = table.ctypes.data
-        self.column = {name: table[name] for name in STAGE.names or ()}
         self.words = table.view(np.uint8).data.cast("q")  # the fastest way to write single numbers
+        self.numbers = table.view(np.uint8).data.cast("d")
         self.parts: list[StageBuffers] = []
         for depth, (stage, (n, i)) in enumerate(zip(stages, sizes, strict=True)):
             below = self.parts[-1] if self.parts else None
@@ -126,6 +129,7 @@ class Workspace:
         self.shapes = [*sizes] if embedding is None else [*sizes, embedding[:2]]
         self.reads_out = stages[-1].activation is RELU
         self.no_bias = zeros(max(n for n, _ in sizes))
+        self.no_bias_address = self.no_bias.data_ptr()
         self.lookup, self.grad_x = None, None
         if embedding is not None:
             V, E, padding = embedding
@@ -145,24 +149,25 @@ class Workspace:
 
         addresses: of a weight and a bias (or 0) per stage, and of the embedding's table if there is one.
         """
-        column, B = self.column, x.shape[0]
+        words, B, depths = self.words, x.shape[0], len(self.stages)
         out = empty(B, self.width)
-        count = 2 * len(self.stages)
-        column["weight"][:] = addresses[:count:2]
-        column["bias"][:] = [bias or self.no_bias.data_ptr() for bias in addresses[1:count:2]]
-        column["z"][-1] = out.data_ptr()
+        for depth in range(depths):
+            base = depth * WORDS
+            words[base + WEIGHT] = addresses[2 * depth]
+            words[base + BIAS] = addresses[2 * depth + 1] or self.no_bias_address
+        words[base + Z] = out.data_ptr()
         drops = False
         for depth, dropout in self.dropouts:
-            column["p"][depth] = p = dropout.p if dropout.training else 0.0
+            self.numbers[depth * WORDS + P] = p = dropout.p if dropout.training else 0.0
             drops |= p > 0
         given = 0
         if self.lookup is None:
-            column["x"][0] = x.data_ptr()
+            words[X] = x.data_ptr()
         else:
-            given, column["x"][0] = 1, self.lookup.x.data_ptr()
-            self.lookup.forward(x, addresses[-1], addresses[0], int(column["z"][0]))
+            given, words[X] = 1, self.lookup.x.data_ptr()
+            self.lookup.forward(x, addresses[-1], addresses[0], words[Z])
         key, count = draw_key() if drops else 0, parallel.threads()
-        forward(self.address, len(self.stages), B, key, SGEMM, given, count)
+        forward(self.address, depths, B, key, SGEMM, given, count)
         return out
 
     def backward(
@@ -211,7 +216,7 @@ class Workspace:
                 u = words[base + TOUCHED]
                 indices, rows = empty(u, dtype=torch.int64), empty(u, part.i)
                 words[base + INDICES], words[base + ROWS] = indices.data_ptr(), rows.data_ptr()
-                gradients[2 * depth] = RowSparseGradient(indices, rows, part.n)
+                gradients[2 * depth] = RowSparseGradient.of_kernel(indices, rows, part.n, part.i)
         if self.sparse_parts:
             weight_gradients(self.address, len(self.stages), B, count)
         if lookup is not None:
