@@ -260,7 +260,7 @@ def measure(
         )
     settings["trainings"] = [name for name in TRAININGS if any(name in row["losses"] for row in rows)]
     save({out: json_text({**settings, "commits": commits, "models": rows}, indent=1)})
-    parts.path.unlink()
+    parts.path.unlink(missing_ok=True)
     print(f"written: {out}")
 
 
@@ -287,6 +287,5 @@ def results(
                 found |= {
                     str((key, name, seed)): loss for seed, loss in zip(stored["seeds"], losses, strict=True)
                 }
-    commits = stored.get("commits") or {name: [stored["commit"]] for name in (TIMES, *TRAININGS)}
     known = {TIMES, *(name for row in stored["models"] for name in row["losses"])} - set(again)
-    return found, {name: commits[name] for name in known}
+    return found, {name: stored["commits"][name] for name in known}
