@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from glob import glob
 from itertools import count
 from pathlib import Path
 from unittest.mock import Mock
@@ -29,7 +30,9 @@ LEFT = {"record.json", "history.csv", "train.log", "weights.pt", "config.yaml", 
 
 
 def records(outputs):
-    return {path.parent: json.loads(path.read_bytes()) for path in sorted(outputs.rglob("record.json"))}
+    """The records below a folder, in which a run may be making and removing others meanwhile."""
+    paths = map(Path, sorted(glob(f"{outputs}/**/record.json", recursive=True)))
+    return {path.parent: json.loads(path.read_bytes()) for path in paths}
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ SMOKE = ["experiment=smoke", "task=mnist", "trainer.epochs=2", "paths.offline=tr
 class Recording:
     """A logger with Lightning's methods."""
 
-    result: list["Recording"] = []  # noqa: RUF012
+    instances: list["Recording"] = []  # noqa: RUF012
 
     def __init__(self, name):
         self.name, self.metrics, self.parameters, self.ended = name, [], None, None
-        Recording.made.append(self)
+        Recording.instances.append(self)
 
     def log_hyperparams(self, parameters):
         self.parameters = parameters
@@ -41,12 +41,12 @@ def config(tmp_path, *overrides):
 
 
 def test_several_loggers_get_steps_epochs_and_the_configuration(tmp_path, monkeypatch):
-    monkeypatch.setattr(Recording, "made", [])
+    monkeypatch.setattr(Recording, "instances", [])
     nodes = ",".join(f"{name}:{{_target_:{__name__}.Recording,name:{name}}}" for name in ("a", "b"))
     cfg = config(tmp_path, f"+logger={{{nodes}}}", "log_every=2")
     record = train(cfg, tmp_path / "run", [])
-    assert [logger.name for logger in Recording.made] == ["a", "b"]
-    for logger in Recording.made:
+    assert [logger.name for logger in Recording.instances] == ["a", "b"]
+    for logger in Recording.instances:
         steps = [step for step, metrics in logger.metrics if "loss" in metrics]
         epochs = [metrics for _, metrics in logger.metrics if "epoch/dev" in metrics]
         assert steps == list(range(2, record["steps"] + 1, 2))
@@ -73,12 +73,12 @@ def failing(method):
 
 @pytest.mark.parametrize("method", ["log_metrics", "save", "finalize"])
 def test_a_logger_that_fails_is_named_and_the_run_has_its_record(tmp_path, monkeypatch, caplog, method):
-    monkeypatch.setattr(Recording, "made", [])
+    monkeypatch.setattr(Recording, "instances", [])
     record = train(config(tmp_path, failing(method), "log_every=2"), tmp_path / "run", [])
     message = [line for line in caplog.messages if "logger=" in line]
     assert message == ["logger=broken gets nothing more: disk is full; the run continues"]
     assert (tmp_path / "run/record.json").exists() and record["steps"] > 0
-    good = Recording.made[1]
+    good = Recording.instances[1]
     assert good.ended == "success" and any("epoch/dev" in metrics for _, metrics in good.metrics)
 
 
