@@ -235,6 +235,7 @@ def measure(
     ]
     parts = Parts(out.with_suffix(".parts") if allow_dirty else PARTS, settings, len(times) + len(trainings))
     parts.found = kept | parts.found
+    parts.expected = len({*parts.found, *map(str, (*times, *trainings))})
     for column in (TIMES, *TRAININGS):
         of_column = times if column == TIMES else [name for name in trainings if name[1] == column]
         new = any(str(name) not in kept for name in of_column)
