@@ -1,4 +1,4 @@
-"""Where a training step's time goes: its kernels by part, torch's operations, and the Python between them.
+"""Breakdown of a training step's time: its kernels by part, torch's operations, and the Python between them.
 
 The same batches are trained on three times: with the kernels timed, which gives all milliseconds of kernels
 and of the step; with torch's operations timed; and with kernels of several parts replayed, which gives their
