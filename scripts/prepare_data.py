@@ -36,6 +36,8 @@ def arguments(tasks: list[str]) -> list[str]:
         if "=" not in word and not word.startswith("~"):
             meant = f"; was task={word} meant?" if word in tasks else ""
             parser.error(f"{word} is not of the form KEY=VALUE{meant}")
+        if word.lstrip("+~").startswith("seed="):
+            parser.error(f"{word}: runs of all seeds read the same files; leave it out")
     return words
 
 

@@ -227,7 +227,7 @@ def prepare(request: Request, splits: Splits, device: torch.device) -> tuple[Run
     for note in splits.notes:
         log.info(note)
     model = request.model(splits.sizes).to(device)
-    kept = request.method.install(model).k_per_layer
+    kept = request.method.install(model)
     clock = Clock(wait=machine.waiting_for(device))
     parts = model, request.optimizer, request.task, request.method
     return Run(*parts, splits, request.seed, device, clock, request.lr_scheduler), kept

@@ -23,7 +23,7 @@ def installed(method, **sizes):
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
 def test_installing_counts_k_for_each_hidden_layer_and_never_the_output(method):
     _, done = installed(method)
-    assert done.k_per_layer == dict.fromkeys(["net.0", "net.3"], 30 if method.name == "baseline" else 3)
+    assert done == dict.fromkeys(["net.0", "net.3"], 30 if method.name == "baseline" else 3)
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
@@ -55,7 +55,7 @@ def test_a_model_with_nothing_to_replace_is_an_error(method):
 
 def test_layers_can_be_chosen():
     _, done = installed(SparseBackprop(0.1, 0.8, layers=["net.3"]))
-    assert done.k_per_layer == {"net.3": 3}
+    assert done == {"net.3": 3}
     with pytest.raises(ValueError, match=r"net\.7"):
         installed(SparseBackprop(0.1, 0.8, layers=["net.7"]))
 
@@ -128,7 +128,7 @@ def learn(method, model, step):
 @pytest.mark.parametrize(("period", "turns"), [(1, "edede"), (2, "eedde"), (3, "eeedd")])
 def test_encoder_and_decoder_are_sparse_in_turn_and_the_other_ones_memory_waits(period, turns):
     method, model, done = alternating(period=period)
-    assert done.k_per_layer == {"encoder": 2, "decoder": 2}
+    assert done == {"encoder": 2, "decoder": 2}
     for step, turn in enumerate(turns):
         assert learn(method, model, step)[1] == {{"e": "encoder", "d": "decoder"}[turn]}
 

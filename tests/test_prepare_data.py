@@ -68,6 +68,12 @@ def test_help_and_words_that_are_no_settings_read_no_data(monkeypatch, capsys, w
     assert ("tasks: en_vi, mnist" in out.out) if code == 0 else ("was task=mnist meant?" in out.err)
 
 
+@pytest.mark.parametrize("word", ["seed=-1", "seed=3", "+seed=a"])
+def test_a_seed_is_refused_as_data_do_not_depend_on_it(prepare, capsys, word):
+    assert prepare("task=mnist", word) == 2
+    assert f"{word}: runs of all seeds read the same files" in capsys.readouterr().err
+
+
 def test_several_tasks_may_be_named(prepare, capsys):
     assert prepare("task=parsing,pos") == 1
     assert re.findall(r"^\w+: not ready", capsys.readouterr().out, re.M) == [

@@ -6,7 +6,7 @@ import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -37,8 +37,9 @@ def start(main: Callable[[], object], sweeps: bool = False) -> None:
     full = os.environ.get("HYDRA_FULL_ERROR") == "1"
     os.environ["HYDRA_FULL_ERROR"] = "1"  # Hydra then hands errors on instead of printing them its own way
     try:
-        _check_sweep(sweeps)
-        _check_choices()
+        overrides = _overrides()
+        _check_sweep(sweeps, overrides)
+        _check_choices(overrides)
         main()
         sys.stdout.flush()
     except KeyboardInterrupt as interrupt:
@@ -74,7 +75,7 @@ def _end(code: int, message: str = "") -> NoReturn:
     sys.exit(code)
 
 
-def _check_sweep(sweeps: bool) -> None:
+def _check_sweep(sweeps: bool, overrides: Sequence[Override]) -> None:
     """Move -m to the front, where Hydra takes it; ValueError if the sweep is empty or there may be none.
 
     Of a sweep, also of an experiment's own, the options that show a run show its first one.
@@ -85,21 +86,21 @@ def _check_sweep(sweeps: bool) -> None:
         raise ValueError("-m is for python -m src.train, which makes several runs; leave it out")
     if multirun:
         sys.argv[1:] = ["-m", *words]
-    swept = {each.input_line: _first(each) for each in _overrides() if multirun and each.is_sweep_override()}
+    swept = {each.input_line: _first(each) for each in overrides if multirun and each.is_sweep_override()}
     if sweeps and any(word.partition("=")[0] in SHOW for word in words):
-        listed = _first_of_experiment()
+        listed = _first_of_experiment(overrides)
         if multirun or listed:  # Hydra takes these options without -m only
             shown = [*(swept.get(word, word) for word in words), *listed]
             sys.argv[1:] = sorted(shown, key=lambda word: "=" in word and word[0] != "-")  # overrides last
             print("a sweep; this is its first run:", *swept.values(), *listed, file=sys.stderr)
 
 
-def _first_of_experiment() -> list[str]:
+def _first_of_experiment(overrides: Sequence[Override]) -> list[str]:
     """Return the first values of the sweep that the chosen experiment lists, but of keys on the command line.
 
     Values that a sweeper chooses are left as they are configured.
     """
-    given = {each.get_key_element().lstrip("+~"): each for each in _overrides()}
+    given = {each.get_key_element().lstrip("+~"): each for each in overrides}
     name = given["experiment"].value() if "experiment" in given else None
     path = Path(CONF, "experiment", f"{name}.yaml")
     if not path.is_file():
@@ -126,9 +127,9 @@ def _overrides() -> list[Override]:
     return OverridesParser.create().parse_overrides(words)
 
 
-def _check_choices() -> None:
+def _check_choices(overrides: Sequence[Override]) -> None:
     """Raise ValueError for a choice of a group that is no name, on which Hydra fails or names no key."""
-    for override in _overrides():
+    for override in overrides:
         group, choice = override.get_key_element().lstrip("+~"), override.value()
         chosen = choice if isinstance(choice, list) else [choice]
         if choice is not None and not override.is_sweep_override() and Path(CONF, group).is_dir():

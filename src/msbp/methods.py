@@ -18,44 +18,39 @@ Ratio = Annotated[float, Field(gt=0, le=1, description="for full backpropagation
 Gamma = Annotated[float, Field(ge=0, le=1, description="0 is SBP, without memory")]
 
 
-@dataclass(frozen=True)
-class Installed:
-    """The layers that a method replaced: how many gradient entries each hidden layer propagates."""
-
-    k_per_layer: dict[str, int]
-
-
 class Method(Protocol):
     """A backward pass for the hidden layers of a model."""
 
     @property
     def name(self) -> str: ...
 
-    def install(self, model: nn.Module) -> Installed:
-        """Give the model's hidden layers this backward pass; ValueError if there are none."""
+    def install(self, model: nn.Module) -> dict[str, int]:
+        """Give the hidden layers of a model this backward pass; return how many entries each propagates.
+
+        ValueError if there are no such layers.
+        """
+        ...
 
     def before_step(self, step: int) -> None:
-        """Called before the forward pass of every step, counted from 0: schedules and resets."""
+        """Prepare the layers for a step, counted from 0: nothing, unless there is a schedule."""
+        return None
 
 
 @dataclass(frozen=True)
-class FullBackprop:
+class FullBackprop(Method):
     """The baseline: forward pass and optimizer of the other methods, with every gradient entry propagated."""
 
     name: str = "baseline"
 
-    def install(self, model: nn.Module) -> Installed:
+    def install(self, model: nn.Module) -> dict[str, int]:
         if not fuse(model):
             raise ValueError(f"{type(model).__name__} holds no linear layer that can be fused")
         names = [name for group in hidden_groups(model) or () for name in group]
-        return Installed({name: model.get_submodule(name).out_features for name in names})  # type: ignore[misc]
-
-    def before_step(self, step: int) -> None:
-        """Do nothing: there is no schedule."""
+        return {name: model.get_submodule(name).out_features for name in names}  # type: ignore[misc]
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
-class SparseBackprop:
+class SparseBackprop(Method):
     """Propagate k = r n entries per hidden layer and carry gamma times the rest to the next step.
 
     Algorithm 2 of the paper; gamma = 0 is Algorithm 1 (SBP). layers: dotted names, None for all hidden.
@@ -101,7 +96,7 @@ class SparseBackprop:
                 "none: choose a larger gamma, or leave memory_control out"
             )
 
-    def install(self, model: nn.Module) -> Installed:
+    def install(self, model: nn.Module) -> dict[str, int]:
         groups = turns(model, self.layers) if self.schedule == "alternate" else []
         kept = convert(
             model, self.r, self.gamma, memory=self.memory, selection=self.selection, bias=self.bias,
@@ -110,7 +105,7 @@ class SparseBackprop:
             skip_zero_rows=self.skip_zero_rows,
         )  # fmt: skip
         self._groups[:] = [[model.get_submodule(name) for name in group] for group in groups]
-        return Installed(kept)
+        return kept
 
     def before_step(self, step: int) -> None:
         """Make the group sparse whose turn it is, by the number of the step alone."""
@@ -120,7 +115,7 @@ class SparseBackprop:
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
-class AdaptiveBackprop:
+class AdaptiveBackprop(Method):
     """MSBP with k by example and gamma by step, in plain torch.
 
     k of an example is the number of largest entries of ∂ℓ/∂h + m that hold the share `energy` of its squared
@@ -140,7 +135,7 @@ class AdaptiveBackprop:
         if self.r_min > self.r_max:
             raise ValueError(f"method.r_min={self.r_min} must be at most method.r_max={self.r_max}")
 
-    def install(self, model: nn.Module) -> Installed:
+    def install(self, model: nn.Module) -> dict[str, int]:
         """Convert the hidden layers; the k of each layer is its largest."""
         kept = convert(model, self.r_max, self.gamma, skip_zero_rows=False)
         for name, k in kept.items():
@@ -152,14 +147,11 @@ class AdaptiveBackprop:
                 layer.sparsifier = energy
         for memory in memories(model).values():
             memory.__class__ = AdaptiveMemory
-        return Installed(kept)
-
-    def before_step(self, step: int) -> None:
-        """Do nothing: there is no schedule."""
+        return kept
 
 
 @pydantic.dataclasses.dataclass(frozen=True, config=ConfigDict(strict=True, extra="forbid"))
-class WeightFeedback:
+class WeightFeedback(Method):
     """Error feedback on weight gradients (Stich et al. 2018; Karimireddy et al. 2019): a control for MSBP.
 
     The gradient is propagated whole. Of each hidden weight's ∂ℓ/∂W the r n rows of largest norm reach the
@@ -173,11 +165,9 @@ class WeightFeedback:
     gamma: Gamma = 1.0
     name: str = "weight_feedback"
 
-    def install(self, model: nn.Module) -> Installed:
+    def install(self, model: nn.Module) -> dict[str, int]:
         """Fuse the model, as the baseline, and hook on the hidden layers' weights."""
-        kept = {
-            name: entries_kept(self.r, n) for name, n in FullBackprop().install(model).k_per_layer.items()
-        }
+        kept = {name: entries_kept(self.r, n) for name, n in FullBackprop().install(model).items()}
         for name in kept:
             layer = model.get_submodule(name)
             feedback = layer.feedback = nn.ModuleDict()
@@ -185,10 +175,7 @@ class WeightFeedback:
                 if weight.dim() > 1:
                     feedback[key] = memory = SlotMemory(weight[0].numel(), self.gamma, len(weight)).to(weight)
                     weight.register_hook(Feedback(memory, entries_kept(self.r, len(weight))))
-        return Installed(kept)
-
-    def before_step(self, step: int) -> None:
-        """Do nothing: there is no schedule."""
+        return kept
 
 
 @dataclass(frozen=True)

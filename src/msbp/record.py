@@ -173,17 +173,6 @@ def different(ours: Fields, theirs: Fields) -> list[str]:
     return [f"{key}: {b.get(key)}, not {a.get(key)}" for key in keys if a.get(key) != b.get(key)]
 
 
-def seed_of(cfg: DictConfig) -> int:
-    """The run's seed; ValueError unless it is one whole number."""
-    seed = cfg.seed
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**64:
-        raise ValueError(
-            f"seed must be one whole number of at least 0 and below 2**64, got {seed!r}; for several runs "
-            "use -m, as in: python -m src.train -m seed=0,1,2"
-        )
-    return seed
-
-
 def requested(cfg: DictConfig, method: object, k_per_layer: Mapping[str, int]) -> Fields:
     """The record's first fields: the request."""
     return {
@@ -212,6 +201,11 @@ def label(method: Fields) -> str:
     return f"{method.get('name')} ({', '.join(words)})" if words else str(method.get("name"))
 
 
+def scored(metric: str, value: float) -> str:
+    """Return a metric with its value; BLEU is a number of points, all others are percentages."""
+    return f"{metric} {value:.2f}" if metric == "bleu" else f"{metric} {value:.2f}%"
+
+
 def summary(path: Path, record: Fields) -> str:
     """Return scores, seconds, k and path of a record in four lines."""
     sample = " on the tiny synthetic sample" if record.get("sample") == "tiny" else ""
@@ -220,8 +214,8 @@ def summary(path: Path, record: Fields) -> str:
     kept = ", ".join(f"{layer} {k}" for layer, k in record["k_per_layer"].items())
     return (
         f"{record['task']}{sample}, {label(record['config']['method'])}, seed {record['seed']}: "
-        f"test {record['metric']} {record['test']:.2f} at the best dev epoch ({record['best_epoch']}), "
-        f"which counts; {record['test_last']:.2f} at the last\n"
+        f"test {scored(record['metric'], record['test'])} at the best dev epoch ({record['best_epoch']}), "
+        f"which counts; {scored(record['metric'], record['test_last'])} at the last\n"
         f"BP {record['bp_s']:.2f} s, BP + update {record['bp_s'] + record['update_s']:.2f} s, "
         f"total {record['total_s']:.2f} s over {record['steps']} steps, threads {record['threads']}{shared}\n"
         f"k per layer: {kept}\n"

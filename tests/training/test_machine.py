@@ -3,8 +3,10 @@ import re
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from msbp.training import machine
+from msbp.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 
@@ -47,8 +49,8 @@ def test_threads_that_are_not_there_are_refused(threads):
 
 
 def test_an_unknown_device_is_refused_with_the_choices():
-    with pytest.raises(ValueError, match="one of cpu, cuda, auto, got 'gpu'"):
-        machine.device_of("gpu")
+    with pytest.raises(ValidationError, match="'cpu', 'cuda' or 'auto'"):
+        Trainer(1, device="gpu")
 
 
 def test_a_device_that_is_not_there_is_refused_with_the_key_that_named_it(monkeypatch):

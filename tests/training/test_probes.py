@@ -17,7 +17,7 @@ from msbp.tasks.mnist import Mnist
 from msbp.tasks.synthetic import images
 from msbp.training.checkpoint import Checkpoint
 from msbp.training.clock import Clock
-from msbp.training.probes import Angle, angle, departures, estimation_angles, gradients, hidden_names
+from msbp.training.probes import Angle, angle, angles, departures, gradients, hidden_names
 from msbp.training.run import Run
 from msbp.training.trainer import Trainer
 
@@ -49,7 +49,7 @@ def trained(run, tmp_path, name, epochs=2, watch=None):
 
 def measured(run, batch_size=20):
     batches = Small("mnist", batch_size).batches(run.splits.train, 0, 0)
-    return estimation_angles(run.model, run.task, batches)
+    return angles(*gradients(run.model, run.task, batches), hidden_names(run.model))
 
 
 @pytest.mark.parametrize(

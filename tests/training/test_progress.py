@@ -31,7 +31,7 @@ def test_the_live_line_has_epoch_loss_dev_score_seconds_and_speed(screen):
         shown.epoch(ROW)
         shown.step(1, 7, 0.125, 7000, SECONDS)
     times = ("BP 1.2 s", "total 3.5 s", "2,000 words/s")
-    for part in ("epoch 2/20", "step 7", "loss 0.1250", "dev accuracy 97.50", *times):
+    for part in ("epoch 2/20", "step 7", "loss 0.1250", "dev accuracy 97.50%", *times):
         assert part in screen.getvalue()
 
 
@@ -49,7 +49,7 @@ def test_elsewhere_there_is_one_plain_line_an_epoch(monkeypatch, caplog):
         shown.step(0, 1, 0.5, 20, SECONDS)
         shown.epoch(ROW)
     assert caplog.messages == [
-        "epoch 1/20  loss 0.2500  dev uas 97.50  so far: BP 1.2 s  total 3.5 s  2,000 words/s"
+        "epoch 1/20  loss 0.2500  dev uas 97.50%  so far: BP 1.2 s  total 3.5 s  2,000 words/s"
     ]
     assert "step" not in drawn.getvalue()  # as the live line has; the plain one comes by the root logger
 

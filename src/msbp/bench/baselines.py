@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, max_pool1d, relu
 from torch.nn.utils.rnn import pad_sequence
 
-from ..methods import Installed, Ratio
+from ..methods import Method, Ratio
 from ..models.mlp import MLP
 from ..models.textcnn import TextCNN
 from ..sparse import entries_kept
@@ -21,34 +21,28 @@ from ..sparse.layers import hidden_groups
 
 
 @dataclass(frozen=True)
-class PlainTorch:
+class PlainTorch(Method):
     """The model as it is built: torch.nn layers and autograd."""
 
     name: str = "torch"
 
-    def install(self, model: nn.Module) -> Installed:
-        return Installed({})
-
-    def before_step(self, step: int) -> None:
-        """Do nothing: there is no schedule."""
+    def install(self, model: nn.Module) -> dict[str, int]:
+        return {}
 
 
 @dataclass(frozen=True)
-class MaskedDense:
+class MaskedDense(Method):
     """Algorithm 1 in torch's own operations: topk, a mask, and dense products with what is left."""
 
     r: Ratio
     name: str = "masked_dense"
 
-    def install(self, model: nn.Module) -> Installed:
+    def install(self, model: nn.Module) -> dict[str, int]:
         for name in (name for group in hidden_groups(model) or () for name in group):
             layer = model.get_submodule(name)
             k = entries_kept(self.r, layer.out_features)  # type: ignore[arg-type]
             layer.register_forward_hook(partial(masks_gradient, k))
-        return Installed({})  # no layer is replaced, so every product stays dense
-
-    def before_step(self, step: int) -> None:
-        """Do nothing: there is no schedule."""
+        return {}  # no layer is replaced, so every product stays dense
 
 
 def masks_gradient(k: int, layer: nn.Module, inputs: tuple[Tensor, ...], h: Tensor) -> None:

@@ -45,7 +45,7 @@ def measure(model: TimedModel, seconds: float, cycle: int) -> Fields:
     spent = split(kernels, ratios)
     for key, (seconds_of, work) in time_torch(model, steps).items():
         spent[key], works[key] = seconds_of, work
-    phases = dict(zip(PHASES, trimmed(totals).mean(0), strict=True))
+    phases = dict(zip(PHASES, totals[within(totals)].mean(0), strict=True))
     rows = list(parts(phases, spent, works))
     moved = sum(work.bytes for work in works.values())
     return {
@@ -94,11 +94,6 @@ def within(totals: np.ndarray) -> np.ndarray:
     return (low <= whole) & (whole <= high)
 
 
-def trimmed(totals: np.ndarray) -> np.ndarray:
-    """Return the seconds (steps, phases) of those that count."""
-    return totals[within(totals)]
-
-
 def replay(model: TimedModel, steps: int) -> tuple[dict[tuple[str, Kernel, str], float], dict[Key, Work]]:
     """Return each part's share of its phase and kernel, and the work a step of the phase's parts."""
     clock = model.run.clock
@@ -108,13 +103,13 @@ def replay(model: TimedModel, steps: int) -> tuple[dict[tuple[str, Kernel, str],
     def replayed(kernel: Kernel) -> Callable:
         def run(*args: object) -> object:
             call, phase = arguments(kernel, args), clock.phase
-            found = REPLAYS[kernel](kernel, call) if kernel in REPLAYS else {}
+            shares = REPLAYS[kernel](kernel, call) if kernel in REPLAYS else {}
             result = kernel(*args)
             for part, work in WORKS[kernel](call).items():
                 works[phase, part] = works[phase, part].plus(work.bytes / steps, work.flops / steps)
                 if kernel not in REPLAYS:
-                    found[part] = 1.0
-            for part, seconds in found.items():
+                    shares[part] = 1.0
+            for part, seconds in shares.items():
                 spent[phase, kernel, part] += seconds
             return result
 
@@ -171,11 +166,11 @@ def bytes_of(tree: object) -> int:
 def time_torch(model: TimedModel, steps: int) -> dict[Key, tuple[float, Work]]:
     """Return seconds and work a step of torch's products and other operations, by phase."""
     model.rewind()
-    with TorchWork(model.run.clock) as found:
+    with TorchWork(model.run.clock) as measured:
         model.steps(steps)
     return {
-        key: (seconds / steps, Work(*(number / steps for number in found.works[key])))
-        for key, seconds in found.seconds.items()
+        key: (seconds / steps, Work(*(number / steps for number in measured.works[key])))
+        for key, seconds in measured.seconds.items()
     }
 
 

@@ -148,9 +148,9 @@ def adam(kernel: Kernel, call: Call) -> Seconds:
             return 0.0
         return fastest(kernel, call | {"table": chosen.ctypes.data, "count": len(chosen)}, prepare)
 
-    found = {parts.UPDATED: seconds(sparse, True), parts.DRIFT: seconds(without, False)}
-    found[parts.DENSE_UPDATE] = seconds(dense, True)
-    return {part: spent for part, spent in found.items() if spent}
+    spent = {parts.UPDATED: seconds(sparse, True), parts.DRIFT: seconds(without, False)}
+    spent[parts.DENSE_UPDATE] = seconds(dense, True)
+    return {part: each for part, each in spent.items() if each}
 
 
 def indices(r: np.void) -> np.ndarray:

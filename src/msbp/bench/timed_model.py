@@ -42,7 +42,7 @@ class TimedModel:
         model = build(cfg.model, **splits.sizes)
         turns = len(model.msbp_hidden_layers) if getattr(method, "schedule", "every") == "alternate" else 1
         self.name = name
-        self.k_per_layer: dict[str, int] = method.install(model).k_per_layer
+        self.k_per_layer: dict[str, int] = method.install(model)
         self.r: float = 1 - (1 - getattr(method, "r", 1.0)) / turns if self.k_per_layer else 1.0
         self.examples: dict[Shapes, Batch] = {}
         cpu = torch.device("cpu")

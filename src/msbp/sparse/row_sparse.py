@@ -12,7 +12,6 @@ from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._pytree import tree_map_only
 
-from .buffers import CPU
 from .torch_compat import eager
 
 aten = torch.ops.aten
@@ -57,19 +56,13 @@ class RowSparseGradient(Tensor):
     @staticmethod
     def __new__(cls, indices: Tensor, rows: Tensor, n: int) -> "RowSparseGradient":
         """Return the gradient of a weight with n rows from distinct indices (u, int64) and rows (u, i)."""
-        return cls._wrap((n, rows.shape[1]), rows.dtype, rows.device, Parts(indices, rows))
+        return cls.wrap((n, rows.shape[1]), rows.dtype, rows.device, Parts(indices, rows))
 
     @classmethod
-    def of_kernel(cls, indices: Tensor, rows: Tensor, n: int, i: int) -> "RowSparseGradient":
-        """Return the gradient (n, i) from tensors of `buffers.empty`, whose type and device are known."""
-        self = Tensor._make_wrapper_subclass(cls, (n, i), dtype=torch.float32, device=CPU)
-        self._parts = Parts(indices, rows)
-        return self
-
-    @classmethod
-    def _wrap(
+    def wrap(
         cls, shape: Sequence[int], dtype: torch.dtype, device: torch.device, parts: Parts
     ) -> "RowSparseGradient":
+        """Return a gradient of this shape and type that holds these parts, which a kernel may fill later."""
         self = Tensor._make_wrapper_subclass(cls, shape, dtype=dtype, device=device)
         self._parts = parts
         return self
@@ -172,7 +165,7 @@ def add_to(total: Tensor, gradient: Tensor) -> Tensor:
 
 def detach(gradient: RowSparseGradient) -> Tensor:
     """Return an alias without history."""
-    return RowSparseGradient._wrap(gradient.shape, gradient.dtype, gradient.device, gradient._parts)
+    return RowSparseGradient.wrap(gradient.shape, gradient.dtype, gradient.device, gradient._parts)
 
 
 def clone(gradient: RowSparseGradient) -> Tensor:

@@ -32,7 +32,7 @@ transforming = private("torch:_C._functorch.peek_interpreter_stack", lambda: Non
 exporting = private("torch:compiler.is_exporting", torch.compiler.is_compiling)
 # True if an optimizer's step has to be recorded; the public profiler classes take microseconds to query.
 profiling = private("torch:autograd._profiler_enabled", lambda: True)
-# Whether autocast is on for any device: a query without arguments, as it is made in every pass.
+# True if autocast is on for any device: a query without arguments, as it is made in every pass.
 autocast_anywhere = private("torch:_C._is_any_autocast_enabled", lambda: True)
 # Sets whether gradients are recorded, at a tenth of the time that torch.no_grad takes.
 set_grad_enabled = private("torch:_C._set_grad_enabled", torch.set_grad_enabled)

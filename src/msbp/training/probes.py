@@ -42,24 +42,17 @@ class Angle:
         batches = run.task.batches(run.splits.train, run.seed, state.epoch)
         estimate, true = gradients(run.model, run.task, batches)
         hidden = hidden_names(run.model)
-        measured = {"angle": _angles(estimate, true, hidden), "departure": departures(estimate, true, hidden)}
+        measured = {"angle": angles(estimate, true, hidden), "departure": departures(estimate, true, hidden)}
         return [{"step": state.step, "epoch": float(state.epoch), **measured}]
 
 
-def estimation_angles(model: nn.Module, task: Task, batches: Iterable[Batch]) -> dict[str, float]:
-    """Return δ (Definition 2) in radians by module, of all hidden layers together (`hidden`), and in `total`.
+def gradients(model: nn.Module, task: Task, batches: Iterable[Batch]) -> tuple[Vectors, Vectors]:
+    """Return the sums of estimated and of true gradients by parameter, over a data set at fixed weights.
 
-    δ is the angle between the estimated gradient, with the memory carried on from its present state, and that
-    of full backpropagation, both averaged over a whole data set at fixed weights, as in the paper's figure.
-    The output layer's gradient is exact and may be by far the longest, so that the total says little of the
-    hidden layers. A batch is weighted by the length of its last tensor, the labels. Both gradients see the
+    The estimate has the memory carried on from its present state; the true gradient is that of full
+    backpropagation. A batch is weighted by the length of its last tensor, the labels. Both gradients see the
     same dropout masks. Works on a copy; the model, its memory and the random state do not change.
     """
-    return _angles(*gradients(model, task, batches), hidden_names(model))
-
-
-def gradients(model: nn.Module, task: Task, batches: Iterable[Batch]) -> tuple[Vectors, Vectors]:
-    """Return the sums of estimated and of true gradients by parameter, as `estimation_angles` has them."""
     twin = copy.deepcopy(model).train()
     device = next(twin.parameters()).device
     sparse = [module for module in twin.modules() if isinstance(module, Sparse) and module.enabled]
@@ -124,8 +117,12 @@ def _move_gradients(model: nn.Module, weight: int, sums: Vectors) -> None:
     model.zero_grad()
 
 
-def _angles(estimate: Vectors, true: Vectors, hidden: Collection[str]) -> dict[str, float]:
-    """Return the angle by module, over the hidden ones, and in total, of vectors by parameter name."""
+def angles(estimate: Vectors, true: Vectors, hidden: Collection[str]) -> dict[str, float]:
+    """Return δ (Definition 2) in radians by module, of all hidden layers together (`hidden`), and in `total`.
+
+    The output layer's gradient is exact and may be by far the longest, so that the total says little of the
+    hidden layers.
+    """
     parts: dict[str, list[str]] = {}
     for name in true:
         parts.setdefault(name.rpartition(".")[0], []).append(name)

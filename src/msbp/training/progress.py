@@ -15,6 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ..files import Fields
+from ..record import scored
 
 log = logging.getLogger(__name__)
 BETWEEN = 0.2  # seconds between two updates of the live line
@@ -110,7 +111,7 @@ class Progress:
 
     def epoch(self, row: Fields) -> None:
         """Log an epoch by its row of the history."""
-        self._dev = f"  dev {self._metric} {row['dev']:.2f}"
+        self._dev = f"  dev {scored(self._metric, row['dev'])}"
         self._next = time.monotonic() + (0.0 if self._live else PLAIN_BETWEEN)
         where = f"epoch {row['epoch']}/{self._epochs}  loss {row['loss']:.4f}{self._dev}"
         log.info("%s  %s", where, self._times(row["labels"], row))

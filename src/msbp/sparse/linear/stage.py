@@ -3,14 +3,17 @@
 Letters: B batch, n out_features.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ..memory import GradientMemory
+if TYPE_CHECKING:
+    from .linear import SparseLayer
 
 
 class Cube(nn.Module):
@@ -42,29 +45,11 @@ ACTIVATIONS: dict[type[nn.Module], Activation] = {
 }
 
 
-class Sparse(Protocol):
-    """The part of a SparseLinear that a stage uses."""
-
-    name: str
-    k: int
-    enabled: bool
-    training: bool
-    unified: bool
-    dense_bias: bool
-    skip_zero_rows: bool
-    memory: GradientMemory | None
-
-    @property
-    def supports_kernel(self) -> bool: ...
-    def estimate(self, grad_h: Tensor, k: int) -> tuple[Tensor, Tensor | None] | None: ...
-    def finish(self, m: Tensor | None) -> None: ...
-
-
 class Stage(NamedTuple):
     """A linear layer with activation and dropout; `sparse` is the layer if its backward pass is sparse."""
 
     linear: nn.Linear
-    sparse: Sparse | None = None
+    sparse: SparseLayer | None = None
     activation: Activation = IDENTITY
     dropout: nn.Dropout | None = None
 

@@ -10,14 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..buffers import address, address_of, arange, empty, zeros
+from ..buffers import CPU, address, address_of, arange, empty, zeros
 from ..dropout import draw_key, keep_scale
 from ..kernels import parallel
 from ..kernels.chain_backward import NARROW, backward, scratch_bytes, weight_gradients
 from ..kernels.chain_forward import RECORD_WORDS, STAGE, forward
 from ..kernels.select import FIRST_DISTANCE
 from ..memory import MEMORIES, SlotMemory
-from ..row_sparse import RowSparseGradient
+from ..row_sparse import Parts, RowSparseGradient
 from ..torch_compat import SGEMM
 from .embedding import Lookup
 from .stage import IDENTITY, RELU, Stage
@@ -216,7 +216,9 @@ class Workspace:
                 u = words[base + TOUCHED]
                 indices, rows = empty(u, dtype=torch.int64), empty(u, part.i)
                 words[base + INDICES], words[base + ROWS] = indices.data_ptr(), rows.data_ptr()
-                gradients[2 * depth] = RowSparseGradient.of_kernel(indices, rows, part.n, part.i)
+                gradients[2 * depth] = RowSparseGradient.wrap(
+                    (part.n, part.i), torch.float32, CPU, Parts(indices, rows)
+                )
         if self.sparse_parts:
             weight_gradients(self.address, len(self.stages), B, count)
         if lookup is not None:

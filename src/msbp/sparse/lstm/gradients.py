@@ -189,10 +189,9 @@ class ListedGradient(FullGradient):
         given = *self.given(grad_out, grad_h, grad_c), table.buffer_info()[0], len(steps), H
         products = self.packed_hh.data_ptr(), to_start, self.groups, self.k // self.groups
         memory = *addresses(carry.m, carry.total), carry.per_slot, carry.waits, self.gamma
-        found = addresses(self.values, self.columns, self.all_gradients, self.distance)
-        if not kernels.sparse_backward(*given, *products, *memory, *found, parallel.threads()):
+        results = addresses(self.values, self.columns, self.all_gradients, self.distance)
+        if not kernels.sparse_backward(*given, *products, *memory, *results, parallel.threads()):
             raise NotFinite
-        carry.count_rows([rows.stop - rows.start for rows in steps])
 
     @cached_property
     def packed_hh(self) -> Tensor:

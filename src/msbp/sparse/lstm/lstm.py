@@ -5,7 +5,7 @@ of a gate.
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self, TypeGuard, cast
 
@@ -24,7 +24,7 @@ from .memory_over_time import CARRIES, Carry, NoMemory
 from .recurrence import Layer, Plan
 
 States = tuple[Tensor, Tensor]
-Propagation = Callable[[Weights, Saved, int], FullGradient]
+Propagation = Callable[[Weights, Saved, Sequence[slice]], FullGradient]
 LISTABLE = ("per_example", "per_position", "pooled")  # selections row by row, for which there is a kernel
 GROUPS = {"per_gate": 4, "joint": 1}  # parts of a row's 4H gradients, each with a top-k of its own
 
@@ -102,8 +102,8 @@ class FusedLSTM(Converted, nn.LSTM):
         return full_gradient
 
 
-def full_gradient(weights: Weights, saved: Saved, batch: int) -> FullGradient:
-    """Return the propagation of the whole gradient; batch is the number of sequences."""
+def full_gradient(weights: Weights, saved: Saved, steps: Sequence[slice]) -> FullGradient:
+    """Return the propagation of the whole gradient through these time steps."""
     return FullGradient(weights, saved)
 
 
@@ -133,7 +133,7 @@ class SparseLSTM(KeepsEntries, FusedLSTM):
     name: str
     k: int
     groups: int
-    carries: Callable[[GradientMemory, int], Carry]
+    carries: Callable[[GradientMemory, Sequence[slice]], Carry]
     sparsifier: Sparsifier
     listable: bool
     dense_bias: bool
@@ -166,11 +166,13 @@ class SparseLSTM(KeepsEntries, FusedLSTM):
         active = self.enabled and self.training
         return partial(self._sparse_gradient, direction) if active else full_gradient
 
-    def _sparse_gradient(self, direction: str, weights: Weights, saved: Saved, batch: int) -> FullGradient:
+    def _sparse_gradient(
+        self, direction: str, weights: Weights, saved: Saved, steps: Sequence[slice]
+    ) -> FullGradient:
         memory = cast(GradientMemory, self.memory[direction]) if direction in self.memory else None
         if memory is not None:
             memory.on(weights.hh, len(weights.hh))
-        carry = NoMemory() if memory is None else self.carries(memory, batch)
+        carry = NoMemory() if memory is None else self.carries(memory, steps)
         known = self.sparsifier in HAVE_KERNELS and (memory is None or memory.control is None)
         if known and self.listable and uses_kernel(*weights[:2], *saved):
             kept, gamma = 4 * min(self.k, weights.hh.shape[1]), 0.0 if memory is None else memory.gamma

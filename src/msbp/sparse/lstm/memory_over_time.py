@@ -12,7 +12,7 @@ batch  All time steps add the memory after the previous batch. The remainders ar
 """
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -26,18 +26,17 @@ class AlongTime:
     """The memory passes from time step to time step.
 
     A kernel uses, instead of `estimate`: `m`, the memory that the next rows add; `total`, the sum of their
-    remainders, or None if these are written to `m` at once, whose mean is the next m, unless that `waits`;
-    and `count_rows` after the pass.
+    remainders, or None if these are written to `m` at once, whose mean is the next m, unless that `waits`.
     """
 
     waits = False
 
-    def __init__(self, memory: GradientMemory, batch: int):
+    def __init__(self, memory: GradientMemory, steps: Sequence[slice]):
         self.memory, self.running = memory, copy.deepcopy(memory)
         self.running.control = memory.control  # whose draws go on
         self.per_slot = isinstance(memory, SlotMemory)
-        if self.per_slot and len(memory.m) < batch:
-            self.running.store(grown(memory.m, batch))
+        if self.per_slot and len(memory.m) < max(rows_per_step(steps)):
+            self.running.store(grown(memory.m, max(rows_per_step(steps))))
         self.total = torch.zeros_like(memory.m) if isinstance(memory, SharedMemory) else None
 
     @property
@@ -49,34 +48,27 @@ class AlongTime:
         self.running.store(m)
         return g
 
-    def count_rows(self, sizes: list[int]) -> None:
-        """Do nothing."""
-
     def finish(self) -> None:
         self.memory.store(self.m)
 
 
 class PerBatch:
-    """The memory is constant during a batch."""
+    """The memory is constant during a batch; count: of rows whose remainders each of its rows gets."""
 
     waits = True
 
-    def __init__(self, memory: GradientMemory, batch: int):
+    def __init__(self, memory: GradientMemory, steps: Sequence[slice]):
         self.memory, self.per_slot = memory, isinstance(memory, SlotMemory)
-        self.m = grown(memory.m, batch) if self.per_slot else memory.m
+        self.m = grown(memory.m, max(rows_per_step(steps))) if self.per_slot else memory.m
         self.total, self.count = torch.zeros_like(self.m), self.m.new_zeros(len(self.m), 1)
+        for n in rows_per_step(steps):
+            self.count[: n if self.per_slot else 1] += 1 if self.per_slot else n
 
     def estimate(self, grad_gates: Tensor, sparsify: Sparsify) -> Tensor:
         g, m = self.memory.estimate(grad_gates, sparsify)
         rows = len(g) if self.per_slot else 1
         self.total[:rows] += m[:rows] * (len(g) / rows)
-        self.count_rows([len(g)])
         return g
-
-    def count_rows(self, sizes: list[int]) -> None:
-        """Count the rows of time steps whose remainders were added."""
-        for n in sizes:
-            self.count[: n if self.per_slot else 1] += 1 if self.per_slot else n
 
     def finish(self) -> None:
         self.memory.store(torch.where(self.count > 0, self.total / self.count.clamp(min=1), self.m))
@@ -90,15 +82,17 @@ class NoMemory:
     def estimate(self, grad_gates: Tensor, sparsify: Sparsify) -> Tensor:
         return sparsify(grad_gates)
 
-    def count_rows(self, sizes: list[int]) -> None:
-        """Do nothing."""
-
     def finish(self) -> None:
         """Do nothing."""
 
 
 Carry = AlongTime | PerBatch | NoMemory
 CARRIES: dict[str, type[AlongTime] | type[PerBatch]] = {"time": AlongTime, "batch": PerBatch}
+
+
+def rows_per_step(steps: Sequence[slice]) -> list[int]:
+    """Return the number of rows of each time step."""
+    return [step.stop - step.start for step in steps]
 
 
 def grown(m: Tensor, rows: int) -> Tensor:

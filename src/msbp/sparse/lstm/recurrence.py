@@ -25,7 +25,7 @@ class Plan(NamedTuple):
 
     steps: list[slice]
     parameters: int
-    gradients: Sequence[Callable[[Weights, Saved, int], FullGradient]]
+    gradients: Sequence[Callable[[Weights, Saved, Sequence[slice]], FullGradient]]
 
     def order(self, direction: int) -> list[slice]:
         """Return the time steps in the order of a direction: the second one runs backwards in time."""
@@ -158,7 +158,7 @@ def propagate(
     grad_x, gradients, of_parameters = None, [], list[Tensor]()
     parts = zip(plan.weights(tuple(parameters)), grad_out.chunk(directions, 1), strict=True)
     for d, (weights, part) in enumerate(parts):
-        gradient = plan.gradients[d](weights, Saved(*saved[4 * d : 4 * d + 4]), grad_h.shape[1])
+        gradient = plan.gradients[d](weights, Saved(*saved[4 * d : 4 * d + 4]), plan.steps)
         gradient.pull(plan.order(d), part, grad_h[d], grad_c[d], to_start=needs[1])
         gradient.check()
         of_parameters += gradient.of_weights(x)
