@@ -42,21 +42,21 @@ def weights(timed):
 
 
 @pytest.fixture(scope="module")
-def found():
+def measured():
     timed = model("msbp")
     timed.steps(3)
     return breakdown.measure(timed, seconds=0, cycle=1)
 
 
-def test_the_parts_sum_to_the_step(found):
-    assert sum(part["ms"] for part in found["parts"]) == pytest.approx(found["step_ms"], abs=1e-4)
-    assert all(part["ms"] > 0 for part in found["parts"])
-    assert found["steps"] == 3 and found["peak_gflops"] > 0 and found["peak_gb_s"] > 0
+def test_the_parts_sum_to_the_step(measured):
+    assert sum(part["ms"] for part in measured["parts"]) == pytest.approx(measured["step_ms"], abs=1e-4)
+    assert all(part["ms"] > 0 for part in measured["parts"])
+    assert measured["steps"] == 3 and measured["peak_gflops"] > 0 and measured["peak_gb_s"] > 0
 
 
-def test_a_step_has_the_parts_of_its_phases(found):
+def test_a_step_has_the_parts_of_its_phases(measured):
     by_phase = {}
-    for part in found["parts"]:
+    for part in measured["parts"]:
         by_phase.setdefault(part["phase"], set()).add(part["part"])
     assert list(by_phase) == ["data", "forward", "backward", "update"]
     assert {SWEEP, LOSS} <= by_phase["forward"]
@@ -64,7 +64,7 @@ def test_a_step_has_the_parts_of_its_phases(found):
     assert {UPDATED, DENSE_UPDATE} <= by_phase["update"]
 
 
-def test_work_is_that_of_the_shapes(found):
+def test_work_is_that_of_the_shapes(measured):
     timed, (B, i, n, o, k) = model("msbp"), (8, 784, 20, 10, 1)
     timed.steps(1)
     _, works = breakdown.replay(timed, 2)
@@ -108,9 +108,9 @@ def test_rewinding_repeats_the_batches():
 
 def test_every_row_of_a_case_has_a_breakdown():
     timed = model("torch")
-    found = breakdown.measure(timed, seconds=0, cycle=1)
-    assert breakdown.TORCH_PRODUCTS in {part["part"] for part in found["parts"]}
-    assert sum(part["ms"] for part in found["parts"]) == pytest.approx(found["step_ms"], abs=1e-4)
+    measured = breakdown.measure(timed, seconds=0, cycle=1)
+    assert breakdown.TORCH_PRODUCTS in {part["part"] for part in measured["parts"]}
+    assert sum(part["ms"] for part in measured["parts"]) == pytest.approx(measured["step_ms"], abs=1e-4)
 
 
 def test_kernels_are_back_after_an_error():
@@ -143,9 +143,9 @@ def test_arguments_have_the_names_of_the_kernel():
     assert call == {"table": 1, "count": 2, "B": 3, "threads": 4}
 
 
-def test_a_breakdown_is_a_result_that_analysis_reads(found):
+def test_a_breakdown_is_a_result_that_analysis_reads(measured):
     about = {"case": "mnist", "sweep": None, "threads": 1, "allocator": "keep", "cpu": "A", "torch": "2"}
     about |= {"blas": "mkl", "commit": "0", "dirty": False, "row": "msbp"}
-    assert measurements.checked(about | found)
+    assert measurements.checked(about | measured)
     with pytest.raises(ValueError, match="parts sum to"):
-        measurements.checked(about | found | {"step_ms": found["step_ms"] + 1})
+        measurements.checked(about | measured | {"step_ms": measured["step_ms"] + 1})

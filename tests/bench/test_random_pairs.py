@@ -23,11 +23,11 @@ def options(case):
 
 
 def test_pairs_are_what_a_translator_learns_from():
-    for source, lengths, given, wanted in batches(0):
-        assert source.shape == (16, int(lengths.max())) and given.shape == wanted.shape
-        assert 4 <= source[source != 0].min() and source.max() < 300 and wanted.max() < 200
+    for source, lengths, given, labels in batches(0):
+        assert source.shape == (16, int(lengths.max())) and given.shape == labels.shape
+        assert 4 <= source[source != 0].min() and source.max() < 300 and labels.max() < 200
         assert ((source != 0).sum(1) == lengths).all() and lengths.max() <= 50
-        assert (given[:, 0] == 2).all() and ((wanted == 3).sum(1) == 1).all()
+        assert (given[:, 0] == 2).all() and ((labels == 3).sum(1) == 1).all()
 
 
 def test_pairs_depend_on_the_seed_alone():

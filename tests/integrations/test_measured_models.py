@@ -25,12 +25,12 @@ PLAN = script.Plan(rounds=1, steps=1, seeds=(0,))
 def test_every_model_is_measured_on_its_task(name, monkeypatch):
     monkeypatch.setattr(layers, "MIN_WIDTH", 128)  # convert's own, which other tests lower
     model = replace(MODELS[name], width=min(128, MODELS[name].width))
-    found = script.speed(model, (2, 9), rounds=1)
+    outcome = script.speed(model, (2, 9), rounds=1)
     if model.width < 128:
-        assert not found and not script.layers(model)["converted"]
+        assert not outcome and not script.layers(model)["converted"]
     else:
         assert script.layers(model)["converted"] >= 1
-        assert min(*found["bp_ms"], *found["total_ms"]) > 0
+        assert min(*outcome["bp_ms"], *outcome["total_ms"]) > 0
 
 
 @pytest.fixture
@@ -80,10 +80,10 @@ def test_an_interrupted_measurement_goes_on_where_it_stopped(measured, tmp_path,
     measured.clear()
     monkeypatch.setattr(script.Parts, "add", complete)
     script.measure(PLAN, out, allow_dirty=True)
-    found = json.loads(out.read_text())
+    outcome = json.loads(out.read_text())
     assert len([*first, *measured]) == times + trainings + 1  # what was under way is measured again
-    assert [row["name"] for row in found["models"]] == [model.name for model in MODELS.values()]
-    assert not out.with_suffix(".parts").exists() and rendered(found)
+    assert [row["name"] for row in outcome["models"]] == [model.name for model in MODELS.values()]
+    assert not out.with_suffix(".parts").exists() and rendered(outcome)
 
 
 def test_results_that_a_file_has_are_kept_with_their_commits(measured, tmp_path, monkeypatch):
@@ -134,7 +134,7 @@ def test_the_ceiling_is_of_a_model_whose_converted_layers_have_a_free_backward_p
 
 
 def test_feed_forward_layers_are_trained_alone_where_there_are_others():
-    found = {name: script.trainings_of(model)[-1] for name, model in MODELS.items() if model.learns}
-    alone = {name for name, last in found.items() if "feed-forward" in last}
+    outcome = {name: script.trainings_of(model)[-1] for name, model in MODELS.items() if model.learns}
+    alone = {name for name, last in outcome.items() if "feed-forward" in last}
     assert {"BERT 256", "T5 256"} <= alone
     assert not alone & {"word LM (LSTM) 256", "tabular MLP 512", "MLP-Mixer 256"}

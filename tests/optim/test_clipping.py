@@ -14,9 +14,9 @@ from .twins import Twins, batch, each_optimizer, network, run
 def test_clipping_by_norm_ours_and_torchs(ours, theirs, max_norm):
     def clip(twins, step):
         clip = (optim.clip_grad_norm_, nn.utils.clip_grad_norm_)[step % 2]
-        found = clip(twins.model.parameters(), max_norm)
+        actual = clip(twins.model.parameters(), max_norm)
         expected = nn.utils.clip_grad_norm_(twins.dense, max_norm)
-        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(actual, expected)
 
     assert run(Twins(network(), ours, theirs), 60, between=clip) <= 5e-6
 
@@ -33,7 +33,7 @@ def test_clipping_by_value_ours_and_torchs(ours, theirs, largest):
 
 @each_optimizer
 def test_clipping_by_norm_leaves_the_gradients_that_torchs_would(ours, theirs):
-    for clip, wanted, limit in (
+    for clip, reference, limit in (
         (optim.clip_grad_norm_, nn.utils.clip_grad_norm_, 0.1),
         (optim.clip_grad_value_, nn.utils.clip_grad_value_, 0.003),
     ):
@@ -42,7 +42,7 @@ def test_clipping_by_norm_leaves_the_gradients_that_torchs_would(ours, theirs):
             twins.backward(*batch())
         twins.read()
         clip(twins.model.parameters(), limit)
-        wanted(twins.dense, limit)
+        reference(twins.dense, limit)
         for p, q in zip(twins.model.parameters(), twins.dense, strict=True):
             torch.testing.assert_close(p.grad, q.grad)
 

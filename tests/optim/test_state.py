@@ -59,11 +59,11 @@ def test_a_settled_state_dict_has_torchs_moments(ours, theirs):
     twins = Twins(network(), ours, theirs)
     run(twins, 30)
     twins.ours.settle()
-    found, expected = twins.ours.state_dict()["state"], twins.theirs.state_dict()["state"]
+    actual, expected = twins.ours.state_dict()["state"], twins.theirs.state_dict()["state"]
     for index, entries in expected.items():
         for name, value in entries.items():
             if torch.is_tensor(value) and value.dim():
-                torch.testing.assert_close(found[index][name], value, rtol=1e-4, atol=2e-7)
+                torch.testing.assert_close(actual[index][name], value, rtol=1e-4, atol=2e-7)
 
 
 @each_optimizer

@@ -110,5 +110,7 @@ def maker(module, name, options):
     return lambda params: getattr(module, name)(params, **options)
 
 
-OPTIMIZERS |= {label: (maker(optim, *made), maker(torch.optim, *made)) for label, made in OPTIONS.items()}
+OPTIMIZERS |= {
+    label: (maker(optim, *arguments), maker(torch.optim, *arguments)) for label, arguments in OPTIONS.items()
+}
 each_optimizer = pytest.mark.parametrize(("ours", "theirs"), OPTIMIZERS.values(), ids=OPTIMIZERS)

@@ -52,13 +52,13 @@ class Oracle:
 
     def backward(self, grad: Tensor) -> dict[str, Tensor]:
         """Gradients by parameter name, and that of the input as `x`."""
-        found: dict[str, Tensor] = {}
+        gradients: dict[str, Tensor] = {}
         grad = grad.to(next(iter(self.units.values())).weight.dtype)
         for name, unit in reversed(self.units.items()):
             weight, bias, grad = unit.backward(grad)
             biases = {} if unit.bias is None else {f"{name}.bias": bias}
-            found = {f"{name}.weight": weight, **biases, **found}
-        return {**found, "x": grad}
+            gradients = {f"{name}.weight": weight, **biases, **gradients}
+        return {**gradients, "x": grad}
 
     @property
     def memory(self) -> dict[str, Tensor]:

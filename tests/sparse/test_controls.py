@@ -68,7 +68,7 @@ def test_a_control_changes_the_memory_that_the_method_would_store_and_nothing_el
 @pytest.mark.parametrize("memory", ["shared", "per_slot", "sequential"])
 def test_kernels_and_plain_torch_agree(control, memory):
     x, y = batch()
-    found = []
+    results = []
     for plain in (False, True):
         torch.manual_seed(0)
         model = converted(gamma=gamma, memory=memory, memory_control=control)
@@ -79,9 +79,9 @@ def test_kernels_and_plain_torch_agree(control, memory):
                     nn.functional.cross_entropy(model(x), y).backward()
             else:
                 nn.functional.cross_entropy(model(x), y).backward()
-        found.append({**gradients(model), **memory_of(model)})
-    for name, tensor in found[0].items():
-        torch.testing.assert_close(found[1][name], tensor)
+        results.append({**gradients(model), **memory_of(model)})
+    for name, tensor in results[0].items():
+        torch.testing.assert_close(results[1][name], tensor)
 
 
 @each_control

@@ -69,10 +69,10 @@ def test_a_full_ratio_leaves_forward_and_gradients_as_they_were(build, replaced,
     for result in results:
         nn.functional.cross_entropy(result, torch.arange(B) % 3).backward()
     torch.testing.assert_close(inputs[1].grad, inputs[0].grad, rtol=1e-5, atol=1e-7)
-    expected, found = gradients(plain), gradients(model)
-    assert expected.keys() == found.keys()
+    expected, actual = gradients(plain), gradients(model)
+    assert expected.keys() == actual.keys()
     for name in expected:
-        torch.testing.assert_close(found[name], expected[name], rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(actual[name], expected[name], rtol=1e-5, atol=1e-7)
 
 
 @each_model
@@ -242,7 +242,7 @@ def test_a_gamma_out_of_range_is_refused_when_it_is_set(build, gamma):
 
 
 def test_the_gamma_that_is_set_is_the_one_of_an_lstm_by_kernel_and_in_torch():
-    found = []
+    actual = []
     for context in (nullcontext, plain_torch):
         torch.manual_seed(0)
         model = nn.ModuleDict({"rnn": nn.LSTM(4, 8)})
@@ -250,8 +250,8 @@ def test_the_gamma_that_is_set_is_the_one_of_an_lstm_by_kernel_and_in_torch():
         memories(model)["rnn.l0"].gamma = 0.0
         with context():
             model["rnn"](torch.randn(3, 2, 4))[0].sum().backward()
-        found.append(memories(model)["rnn.l0"].m)
-    assert not found[0].any() and not found[1].any()
+        actual.append(memories(model)["rnn.l0"].m)
+    assert not actual[0].any() and not actual[1].any()
 
 
 @pytest.mark.parametrize("second", [convert, fuse])

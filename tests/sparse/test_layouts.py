@@ -106,10 +106,10 @@ def test_a_sparse_backward_is_the_dense_one_of_the_masked_gradient(loss, shape, 
         upstream.append(z)
         return LOSSES[loss](z.float()).to(dtype)
 
-    found = backward(sparse, x, masked)
+    actual = backward(sparse, x, masked)
     grad_z = upstream[0].grad.reshape(-1, n)
     kept = torch.stack([reference.top_k(row, 5) for row in grad_z]).reshape(*shape, n)
-    assert_close(found, backward(plain, x, lambda z: (z * kept).sum()))
+    assert_close(actual, backward(plain, x, lambda z: (z * kept).sum()))
 
 
 @each_dtype

@@ -39,8 +39,8 @@ def dependencies():
     """Return the modules of the pipeline's packages, besides those that the library needs."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = [name for extra in project["optional-dependencies"].values() for name in extra]
-    wanted = [*project["dependencies"], *extras]
-    names = {requirement.partition(">")[0].partition("=")[0].partition("[")[0] for requirement in wanted}
+    required = [*project["dependencies"], *extras]
+    names = {requirement.partition(">")[0].partition("=")[0].partition("[")[0] for requirement in required}
     return {NAMES.get(name, name.replace("-", "_")) for name in names} - OWN | {"omegaconf", "joblib"}
 
 

@@ -68,19 +68,19 @@ def train(
         nn.functional.cross_entropy(logits, target).backward()
         theirs = oracle.forward(x.detach(), masks)
         assert_close({"logits": logits.detach()}, {"logits": theirs})
-        found = oracle.backward(logits.grad)
+        expected = oracle.backward(logits.grad)
         if oracle.undecided():
             undecided += 1
         else:
-            assert_close({**gradients(model), "x": x.grad}, found, relative)
+            assert_close({**gradients(model), "x": x.grad}, expected, relative)
             assert_close(memory_of(model), oracle.memory, relative)
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter -= 0.1 * parameter.grad
             for name, unit in oracle.units.items():
-                unit.weight -= 0.1 * found[f"{name}.weight"]
+                unit.weight -= 0.1 * expected[f"{name}.weight"]
                 if has_bias:
-                    unit.bias -= 0.1 * found[f"{name}.bias"]
+                    unit.bias -= 0.1 * expected[f"{name}.bias"]
         if oracle.undecided():
             oracle.follow(model)
     return undecided

@@ -40,10 +40,10 @@ def test_accumulated_gradients_are_sums_and_the_memory_moves_each_time(backward,
         x, y = batch(torch.float64, rows)
         backward(model, x, y)
         logits = oracle.forward(x)
-        found = oracle.backward((logits.softmax(1) - nn.functional.one_hot(y, c)) / rows)
-        found.pop("x")
+        expected = oracle.backward((logits.softmax(1) - nn.functional.one_hot(y, c)) / rows)
+        expected.pop("x")
         assert not oracle.undecided()
-        sums = {name: sums.get(name, 0) + grad for name, grad in found.items()}
+        sums = {name: sums.get(name, 0) + grad for name, grad in expected.items()}
     assert_close(gradients(model), sums, 1e-10)
     assert_close(memory_of(model), oracle.memory, 1e-10)
 
@@ -58,10 +58,10 @@ def test_a_retained_graph_can_be_gone_through_again(dtype):
     logits = oracle.forward(x)
     for _ in range(2):
         loss.backward(retain_graph=True)
-        found = oracle.backward((logits.softmax(1) - nn.functional.one_hot(y, c)) / B)
-        found.pop("x")
+        expected = oracle.backward((logits.softmax(1) - nn.functional.one_hot(y, c)) / B)
+        expected.pop("x")
         assert not oracle.undecided()
-        sums = {name: sums.get(name, 0) + grad for name, grad in found.items()}
+        sums = {name: sums.get(name, 0) + grad for name, grad in expected.items()}
     assert_close(gradients(model), sums)
     assert_close(memory_of(model), oracle.memory)
 

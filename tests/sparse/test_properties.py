@@ -97,13 +97,13 @@ def test_kernels_plain_torch_and_the_reference_agree(problem):
             torch.set_rng_state(state)
             with PATHS[path]():
                 results.append(step(model, x, grad))
-        logits, found = {"logits": oracle.forward(x, masks)}, oracle.backward(grad)
+        logits, outcomes = {"logits": oracle.forward(x, masks)}, oracle.backward(grad)
         for result in results:
             assert_close(result[1], logits, relative, {"logits": oracle.terms})
         if oracle.undecided():
             return
         for result in results:
-            assert_close(result[0], found, relative)
+            assert_close(result[0], outcomes, relative)
             assert_close(result[2], oracle.memory, relative, oracle.remainders)
 
 
@@ -132,14 +132,14 @@ def test_all_paths_select_the_same_entries_bit_for_bit(drawn, selection):
     if selection == "unified":
         grad_z = grad_z.clamp(-1e6, 1e6)  # a sum over the batch must not overflow, nor round
         grad_z = grad_z.sign() * grad_z.abs().clamp(min=1).round().clamp(max=1000) * (grad_z != 0)
-    found = []
+    outcomes = []
     for path in PATHS.values():
         probe = Probe(*grad_z.shape, k, 0.8, dtype=torch.float32, selection=selection)
         with path():
-            found.append(probe.backward(grad_z)[0])
-    assert torch.equal(*found)
+            outcomes.append(probe.backward(grad_z)[0])
+    assert torch.equal(*outcomes)
     unit = reference.Unit(torch.ones(grad_z.shape[1], 1), None, k, 0.8, selection=selection)
-    assert torch.equal(found[0], unit.estimate(grad_z))
+    assert torch.equal(outcomes[0], unit.estimate(grad_z))
 
 
 @st.composite

@@ -69,8 +69,8 @@ def test_importance_has_less_variance_than_random():
     ],
 )
 def test_probabilities_grow_with_the_magnitude_up_to_1_and_add_up_to_k(magnitude, k, p):
-    found = inclusion(torch.tensor([magnitude], dtype=torch.float64), k)
-    torch.testing.assert_close(found, torch.tensor([p], dtype=torch.float64))
+    actual = inclusion(torch.tensor([magnitude], dtype=torch.float64), k)
+    torch.testing.assert_close(actual, torch.tensor([p], dtype=torch.float64))
 
 
 @pytest.mark.parametrize("kind", ["threshold", "energy"])

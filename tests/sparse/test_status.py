@@ -116,13 +116,13 @@ def test_memory_is_in_the_state_dict_when_requested(build, data, keys, memory):
     state = torch.load(io.BytesIO(buffer.getvalue()))
     assert set(state) - set(plain.state_dict()) == set(keys)
     other.load_state_dict(state)
-    found = memories(other)
+    loaded = memories(other)
     for name, each in memories(model).items():
-        assert each.m.any() and torch.equal(each.m, found[name].m)
+        assert each.m.any() and torch.equal(each.m, loaded[name].m)
     missing, unexpected = plain.load_state_dict(state, strict=False)
     assert not missing and set(unexpected) == set(keys)
     model.load_state_dict(plain.state_dict())  # weights of a plain model leave the memory as it is
-    assert all(torch.equal(each.m, found[name].m) for name, each in memories(model).items())
+    assert all(torch.equal(each.m, loaded[name].m) for name, each in memories(model).items())
 
 
 @each_network

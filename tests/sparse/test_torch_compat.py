@@ -133,11 +133,11 @@ def test_a_compiled_model_trains_the_same_without_a_private_name(names, librarie
 @each_case("saved_tensors")
 def test_hooks_on_saved_tensors_are_seen_without_a_private_name(names, libraries):
     library = libraries(*names)
-    asked = library.compat.saved_tensors_have_hooks
-    assert not asked()
+    have_hooks = library.compat.saved_tensors_have_hooks
+    assert not have_hooks()
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
-        assert asked()
-    assert not asked()
+        assert have_hooks()
+    assert not have_hooks()
     ours, theirs = library.network(), library.network()
     with_hooks = library.train(ours, ours, torch.autograd.graph.save_on_cpu)
     assert_same(with_hooks, library.train(theirs, theirs))

@@ -87,13 +87,13 @@ def test_a_compiled_training_step_is_a_training_step(compiled):
         optimizer.zero_grad()
         return loss.detach() + seen
 
-    found: list = []
+    results: list = []
     for network, step in ((model, compiled(train)), (twin, train)):
         torch.manual_seed(0)
         optimizer = optim.Adam(network.parameters())
         losses = [step(network, optimizer, torch.randn(B, i)) for _ in range(3)]
-        found.append(torch.stack(losses))
-    assert torch.equal(*found)
+        results.append(torch.stack(losses))
+    assert torch.equal(*results)
     assert all(torch.equal(p, q) for p, q in zip(model.parameters(), twin.parameters(), strict=True))
 
 

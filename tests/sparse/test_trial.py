@@ -82,8 +82,8 @@ def test_nothing_faster_is_an_error_that_lists_the_gains(monkeypatch):
 @pytest.mark.parametrize("layer", [nn.Linear(8, 16), nn.LSTM(8, 16, batch_first=True)], ids=repr)
 def test_a_gain_is_the_ratio_of_two_times_and_leaves_the_layer_as_it_was(layer):
     model = nn.ModuleDict({"layer": layer})
-    found = trial.calls(model, lambda m: m["layer"](torch.ones(2, 3, 8)), dict(model.items()))
-    ratio = trial.gain(layer, found["layer"], lambda twin: convert(nn.ModuleDict({"l": twin}), layers=["l"]))
+    seen = trial.calls(model, lambda m: m["layer"](torch.ones(2, 3, 8)), dict(model.items()))
+    ratio = trial.gain(layer, seen["layer"], lambda twin: convert(nn.ModuleDict({"l": twin}), layers=["l"]))
     assert 0 < ratio < float("inf")
     assert type(layer) in (nn.Linear, nn.LSTM) and all(p.grad is None for p in layer.parameters())
 
@@ -96,10 +96,10 @@ def test_the_largest_call_of_a_layer_counts_in_the_order_of_the_last_ones():
             model["b"](model["a"](torch.ones(rows, 4)))
         model["a"](torch.ones(1, 4))
 
-    found = trial.calls(model, sample, dict(model.items()))
-    assert list(found) == ["b", "a"]
-    assert found["a"].arguments[0].shape == (5, 4) and not found["a"].arguments[0].requires_grad
-    assert found["b"].arguments[0].requires_grad
+    seen = trial.calls(model, sample, dict(model.items()))
+    assert list(seen) == ["b", "a"]
+    assert seen["a"].arguments[0].shape == (5, 4) and not seen["a"].arguments[0].requires_grad
+    assert seen["b"].arguments[0].requires_grad
 
 
 class Tagger(nn.Module):

@@ -160,8 +160,8 @@ def test_the_norm_of_a_waiting_gradient_is_that_of_its_own_shape(clip):
     networks = waiting()
     for network in networks:
         network[1].weight.data = torch.randn(2, 4)
-    found = [clip(network.parameters(), 0.1) for network in networks]
-    torch.testing.assert_close(*found)
+    norms = [clip(network.parameters(), 0.1) for network in networks]
+    torch.testing.assert_close(*norms)
 
 
 def test_a_network_moved_to_another_precision_takes_its_waiting_gradients_with_it():

@@ -84,7 +84,7 @@ def convert(
         sparsifier, memory_control: see sparsifiers.py and controls.py; for comparison, and slow.
 
     An nn.Sequential that holds a sparse linear layer becomes a Chain. ValueError if a setting is out of range
-    or applies to no layer, a pattern fits no layer, or no layer is found; the model is unchanged then.
+    or applies to no layer, a pattern fits no layer, or no layer is hidden; the model is unchanged then.
     """
     ratios, layers, exclude = choice.ratios_of(r), choice.reusable(layers), choice.reusable(exclude)
     choice.check_min_width(min_width)
@@ -103,11 +103,11 @@ def convert(
         {} if sample is None else trial.calls(model, sample, _linear_and(model, candidates))
     )
     names, skipped = choice.chosen(model, candidates, r, layers, exclude, min_width, list(calls))
-    found = {name: candidates[name] if name in candidates else _layer(model, name, kinds) for name in names}
-    if not found:
+    chosen = {name: candidates[name] if name in candidates else _layer(model, name, kinds) for name in names}
+    if not chosen:
         raise ValueError(_nothing_left(model, candidates, skipped))
-    _refuse_unused({type(layer) for layer in found.values()}, selection, gates, carry)
-    kept = {name: entries_kept(choice.ratio(ratios, name), width(layer)) for name, layer in found.items()}
+    _refuse_unused({type(layer) for layer in chosen.values()}, selection, gates, carry)
+    kept = {name: entries_kept(choice.ratio(ratios, name), width(layer)) for name, layer in chosen.items()}
 
     def adopt(layer: nn.Module, name: str) -> None:
         kind: Any = kinds[type(layer)]
@@ -119,15 +119,15 @@ def convert(
             choices["skip_zero_rows"] = skip_zero_rows
         kind.adopt(layer, name, kept[name], gamma, **choices)
 
-    for layer in found.values():
+    for layer in chosen.values():
         REMARKS.pop(layer, None)
     if sample is not None:
-        remarks = _slower(found, calls, adopt)
+        remarks = _slower(chosen, calls, adopt)
         skipped |= remarks
-        found = {name: layer for name, layer in found.items() if name not in remarks}
-        if not found:
+        chosen = {name: layer for name, layer in chosen.items() if name not in remarks}
+        if not chosen:
             raise ValueError(_nothing_left(model, candidates, skipped))
-    for name, layer in found.items():
+    for name, layer in chosen.items():
         adopt(layer, name)
         for module in layer.modules():
             if save_memory and isinstance(module, GradientMemory):
@@ -137,7 +137,7 @@ def convert(
         log.info("%s stays as it is: %s", name, reason)
     _chain(model, lambda sequential: any(type(module) is SparseLinear for module in sequential))
     _fuse_others(model)
-    return Kept({name: kept[name] for name in found}, skipped)
+    return Kept({name: kept[name] for name in chosen}, skipped)
 
 
 def fuse(model: nn.Module) -> list[str]:
@@ -196,11 +196,11 @@ def _sparse_kinds() -> dict[type[nn.Module], Any]:
 
 
 def _slower(
-    found: Mapping[str, nn.Module], calls: Mapping[str, trial.Call], adopt: Callable[..., None]
+    chosen: Mapping[str, nn.Module], calls: Mapping[str, trial.Call], adopt: Callable[..., None]
 ) -> dict[str, str]:
     """Return the layers that are not faster on the sample, and why; remark the gain of the others."""
     slower = {}
-    for name, layer in found.items():
+    for name, layer in chosen.items():
         if name not in calls:
             slower[name] = "not run by the sample"
             continue
@@ -287,7 +287,7 @@ def _refuse_unused(kinds: set[type[nn.Module]], selection: str, gates: str, carr
 
 def _chain(model: nn.Module, holds) -> list[Chain]:
     """Make chains of the exact nn.Sequential modules for which `holds` is true."""
-    found: list[Any] = [m for m in model.modules() if type(m) is nn.Sequential and holds(m)]
-    for sequential in found:
+    chosen: list[Any] = [m for m in model.modules() if type(m) is nn.Sequential and holds(m)]
+    for sequential in chosen:
         sequential.__class__ = Chain
-    return found
+    return chosen

@@ -26,16 +26,16 @@ class CSVLogger:
     """
 
     def __init__(self, save_dir: str, name: str):
-        self.rows: list[dict[str, Any]] = []
+        self.rows: list[dict[str, object]] = []
         self.columns = ["step"]
         folders = (Path(save_dir, name, f"version_{number}") for number in itertools.count())
         self.folder = next(folder for folder in folders if claimed(folder))
 
-    def log_hyperparams(self, parameters: Mapping[str, Any]) -> None:
+    def log_hyperparams(self, parameters: Mapping[str, object]) -> None:
         """Write the configuration."""
         save({self.folder / "hparams.yaml": OmegaConf.to_yaml(OmegaConf.create(dict(parameters)))})
 
-    def log_metrics(self, metrics: Mapping[str, Any], step: int) -> None:
+    def log_metrics(self, metrics: Mapping[str, object], step: int) -> None:
         """Write a row."""
         row, path = {"step": step, **metrics}, self.folder / "metrics.csv"
         self.rows.append(row)
@@ -98,7 +98,7 @@ class Loggers:
         if self.loggers and state.step % self.every == 0:
             self._log({"loss": state.loss, "epoch": state.epoch, **clock.seconds()}, state.step)
 
-    def epoch(self, row: Mapping[str, Any], step: int) -> None:
+    def epoch(self, row: Mapping[str, object], step: int) -> None:
         """Log an epoch by its row of the history."""
         numbers = {f"epoch/{name}": value for name, value in row.items() if isinstance(value, int | float)}
         self._log(numbers, step)
@@ -112,7 +112,7 @@ class Loggers:
 
         self._each(end)
 
-    def _log(self, metrics: dict[str, Any], step: int) -> None:
+    def _log(self, metrics: Mapping[str, object], step: int) -> None:
         self._each(lambda logger: logger.log_metrics(metrics, step))
 
     def _each(self, act: Callable[[Any], object]) -> None:

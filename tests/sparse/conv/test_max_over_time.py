@@ -68,9 +68,9 @@ def test_the_baseline_computes_what_plain_torch_does(window, dtype):
     ours = copy.deepcopy(plain)
     fuse(only(ours))
     for seed in range(4):
-        (z, gradients), (expected, wanted) = backward(ours, seed), backward(plain, seed)
+        (z, gradients), (expected, exact) = backward(ours, seed), backward(plain, seed)
         torch.testing.assert_close(z, expected, **CLOSE[dtype])
-        assert_alike(gradients, wanted, dtype)
+        assert_alike(gradients, exact, dtype)
 
 
 @each_selection
@@ -84,8 +84,8 @@ def test_every_selection_follows_its_rule_over_batches_of_many_lengths(selection
             x, index, offsets = sentences(seed, longest=3 + 2 * seed)
             z, gradients = backward_on(conv, x, index, offsets, upstream(seed))
             torch.testing.assert_close(z.double(), naive.forward(x, index, offsets), **CLOSE[dtype])
-            wanted = dict(zip(("weight", "bias", "x"), naive.backward(upstream(seed)), strict=True))
-            assert_alike(gradients, wanted, dtype)
+            exact = dict(zip(("weight", "bias", "x"), naive.backward(upstream(seed)), strict=True))
+            assert_alike(gradients, exact, dtype)
             if gamma:
                 torch.testing.assert_close(memory(conv)[0].double(), naive.m, **CLOSE[dtype])
 
@@ -115,9 +115,9 @@ def test_nothing_is_lost(selection, monkeypatch):
     seen = []
     estimate = conv.estimate
 
-    def watched(grad_h: Tensor, *place):
+    def watched(grad_h: Tensor, *positions):
         before = conv.memory.m.clone()
-        g, m = estimate(grad_h, *place)
+        g, m = estimate(grad_h, *positions)
         seen.append((grad_h, before, g, m))
         return g, m
 

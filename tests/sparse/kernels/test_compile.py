@@ -19,10 +19,10 @@ from msbp.sparse.kernels.select import add
 
 row = numpy.ones(3)
 add(row, numpy.arange(3.0))
-found = {"package": compile.__file__, "folder": compile.FOLDER, "sums": row.tolist()}
-found |= {"again": compile.cache_folder(), "mode": os.stat(compile.FOLDER).st_mode & 0o777}
+results = {"package": compile.__file__, "folder": compile.FOLDER, "sums": row.tolist()}
+results |= {"again": compile.cache_folder(), "mode": os.stat(compile.FOLDER).st_mode & 0o777}
 os.chmod(compile.FOLDER, 0o777)
-print(json.dumps({**found, "untrusted": compile.cache_folder()}))
+print(json.dumps({**results, "untrusted": compile.cache_folder()}))
 """
 
 
@@ -56,14 +56,14 @@ def test_a_read_only_package_compiles_into_a_private_temporary_folder(
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    folder = Path(found["folder"])
-    assert Path(found["package"]).is_relative_to(read_only_package)
-    assert found["sums"] == [1, 2, 3]
-    assert folder.parent == temporary and found["mode"] == 0o700
+    results = json.loads(done.stdout)
+    folder = Path(results["folder"])
+    assert Path(results["package"]).is_relative_to(read_only_package)
+    assert results["sums"] == [1, 2, 3]
+    assert folder.parent == temporary and results["mode"] == 0o700
     assert list(folder.rglob("*.nbc"))
-    assert found["again"] == found["folder"]
-    assert found["untrusted"] != found["folder"]  # others may have put machine code there
+    assert results["again"] == results["folder"]
+    assert results["untrusted"] != results["folder"]  # others may have put machine code there
     assert sorted(read_only_package.rglob("*")) == before
 
 

@@ -150,13 +150,13 @@ class Screen(io.StringIO):
 def uncached(monkeypatch, tmp_path):
     """Return kernels that were never compiled and are announced as such."""
     monkeypatch.setattr(compiler, "FOLDER", str(tmp_path))
-    made = {each.__name__: compiler.kernel(each.py_func) for each in (inner, outer)}
-    for name, dispatcher in made.items():
+    kernels = {each.__name__: compiler.kernel(each.py_func) for each in (inner, outer)}
+    for name, dispatcher in kernels.items():
         monkeypatch.setitem(globals(), name, dispatcher)
     listener = compiler._Announcement()
     with event.install_listener("numba:compile", listener):
         event.unregister("numba:compile", compiler.ANNOUNCEMENT)
-        yield made["outer"]
+        yield kernels["outer"]
         event.register("numba:compile", compiler.ANNOUNCEMENT)
 
 
@@ -172,7 +172,7 @@ def test_a_terminal_shows_how_far_the_compilation_is_and_no_trace_of_it_after(un
 def test_without_a_terminal_there_is_one_line_a_process(uncached, capsys):
     uncached(1)
     uncached(1.5)
-    assert capsys.readouterr().err == "compiling kernels for this processor, once: it takes about a minute\n"
+    assert capsys.readouterr().err == "compiling kernels for this processor, once: about half a minute\n"
 
 
 def test_a_closed_stderr_is_no_error(uncached, monkeypatch):

@@ -16,7 +16,7 @@ KERNELS = sorted(Path(kernels.__file__).parent.glob("*.py"))
 
 def remembered(source: str) -> list[str]:
     """Arrays created in a kernel whose address is kept in a variable, beyond the call that reads it."""
-    found = []
+    unsafe = []
     for function in (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)):
         given = {argument.arg for argument in function.args.args}
         for node in (node for node in ast.walk(function) if isinstance(node, ast.Assign)):
@@ -27,8 +27,8 @@ def remembered(source: str) -> list[str]:
         for value in kept:
             for call in (node for node in ast.walk(value) if isinstance(node, ast.Call)):
                 if isinstance(call.func, ast.Name) and call.func.id == "address_of":
-                    found += [name.id for name in call.args if name.id not in given]
-    return found
+                    unsafe += [name.id for name in call.args if name.id not in given]
+    return unsafe
 
 
 def test_no_kernel_remembers_the_address_of_an_array_of_its_own():

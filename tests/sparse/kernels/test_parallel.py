@@ -224,8 +224,8 @@ def test_python_threads_may_run_kernels_at_once(kernels_on):
     expected = [train(build) for build in builds]
     kernels_on(2)
     with ThreadPoolExecutor(len(builds)) as pool:
-        for results, wanted in zip(pool.map(train, builds), expected, strict=True):
-            assert_equal(results, wanted)
+        for results, reference in zip(pool.map(train, builds), expected, strict=True):
+            assert_equal(results, reference)
 
 
 def threads_of_a_worker(_: object) -> tuple[int, dict[str, Tensor]]:
@@ -246,11 +246,11 @@ def test_forked_workers_have_one_thread_and_the_numbers_of_their_parent():
         assert parallel.threads() == 2
         assert_close(train(), expected)  # its threads have begun
         with multiprocessing.get_context("fork").Pool(2) as pool:
-            found = pool.map(threads_of_a_worker, range(2))
+            workers = pool.map(threads_of_a_worker, range(2))
         assert_close(train(), expected)  # and go on
     finally:
         torch.set_num_threads(before)
-    for threads, results in found:
+    for threads, results in workers:
         assert threads == 1
         assert_close(results, expected)
 

@@ -66,5 +66,5 @@ def test_a_chain_gives_the_same_with_and_without_columns_of_zeros():
         plain.zero_grad(), chain.zero_grad()
         plain(x).square().sum().backward()
         chain(x).square().sum().backward()
-        for wanted, found in zip(plain.parameters(), chain.parameters(), strict=True):
-            torch.testing.assert_close(found.grad, wanted.grad)
+        for expected, actual in zip(plain.parameters(), chain.parameters(), strict=True):
+            torch.testing.assert_close(actual.grad, expected.grad)

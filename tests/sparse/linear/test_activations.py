@@ -35,7 +35,7 @@ def expected(plain, x, keep):
     return {"weight": kept.T @ x, "bias": kept.sum(0), "x": kept @ plain[0].weight.detach()}
 
 
-def found(model, x):
+def actual(model, x):
     x = x.clone().requires_grad_()
     model(x).square().sum().backward()
     return {"weight": model[0].weight.grad, "bias": model[0].bias.grad, "x": x.grad}
@@ -48,7 +48,7 @@ def test_the_largest_entries_before_the_activation_are_kept(activation, dtype):
     x = torch.randn(B, i, dtype=dtype)
     for module in model:
         module.train(not isinstance(module, nn.Dropout))
-    assert_close(found(model, x), expected(plain, x, 1.0))
+    assert_close(actual(model, x), expected(plain, x, 1.0))
 
 
 @each_dtype
@@ -57,7 +57,7 @@ def test_dropped_entries_are_not_among_them(activation, dtype):
     model, plain = pair(activation, dtype)
     x, keep = torch.randn(B, i, dtype=dtype), keeps(model, B)["0"].to(dtype)
     assert (keep == 0).any()
-    assert_close(found(model, x), expected(plain, x, keep))
+    assert_close(actual(model, x), expected(plain, x, keep))
 
 
 @each_dtype

@@ -43,15 +43,15 @@ def test_logits_that_keep_their_gradient_or_have_hooks(install):
         lambda logits, seen: logits.register_hook(seen.append),
     ):
         model, twin = pair(install)
-        found = []
+        results = []
         for network, criterion in ((model, cross_entropy), (twin, nn.functional.cross_entropy)):
             torch.manual_seed(1)
             x, y, seen = torch.randn(B, i), torch.randint(c, (B,)), []
             logits = network(x)
             prepare(logits, seen)
             criterion(logits, y).backward()
-            found.append({**state(network), "logits": seen[0] if seen else logits.grad})
-        assert_close(*found)
+            results.append({**state(network), "logits": seen[0] if seen else logits.grad})
+        assert_close(*results)
 
 
 BETWEEN = {

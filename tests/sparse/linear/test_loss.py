@@ -79,12 +79,12 @@ def test_gradients_by_autograd_grad_are_torchs(install):
     model, twin = pair(install)
 
     def ask(loss, model):
-        asked = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
-        found.append({str(at): grad for at, grad in enumerate(asked)})
+        gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+        results.append({str(at): grad for at, grad in enumerate(gradients)})
 
-    found: list = []
+    results: list = []
     assert_close(through(model, cross_entropy, ask), through(twin, nn.functional.cross_entropy, ask))
-    assert_close(*found)
+    assert_close(*results)
     assert all(p.grad is None for p in model.parameters())
 
 

@@ -85,7 +85,7 @@ class LSTMOracle:
     def backward(self, grad_out: Tensor) -> dict[str, Tensor]:
         """Gradients of the weights, the bias and x."""
         T, B, H = grad_out.shape
-        found = {
+        gradients = {
             name: torch.zeros_like(t)
             for name, t in (("ih", self.ih), ("hh", self.hh), ("bias", self.bias), ("x", self.x))
         }
@@ -98,13 +98,13 @@ class LSTMOracle:
                 above = (grad_h[b] + grad_out[t, b].double(), grad_c[b])
                 rows[b], grad_c[b] = torch.autograd.grad((state, after), (a, before), above)
             for b, g in self.estimate(rows).items():
-                found["ih"] += torch.outer(g, self.x[t, b])
-                found["hh"] += torch.outer(g, self.cells[t, b][4])
-                found["bias"] += g
-                found["x"][t, b], grad_h[b] = self.ih.T @ g, self.hh.T @ g
+                gradients["ih"] += torch.outer(g, self.x[t, b])
+                gradients["hh"] += torch.outer(g, self.cells[t, b][4])
+                gradients["bias"] += g
+                gradients["x"][t, b], grad_h[b] = self.ih.T @ g, self.hh.T @ g
         for slot in {self.slot(b) for b, _ in self.waiting}:
             self.m[slot] = torch.stack([m for b, m in self.waiting if self.slot(b) == slot]).mean(0)
-        return found
+        return gradients
 
 
 def lstm(input_size=9, hidden_size=11, dtype=torch.float64, **choices) -> nn.LSTM:

@@ -56,13 +56,13 @@ def test_dense_and_full_ratio_are_torchs_lstm(dtype, choices, lengths, given):
     D = plain.num_layers * (1 + plain.bidirectional)
     x = torch.randn(4, 6, 9, dtype=dtype)
     states = tuple(torch.randn(2, D, 4, plain.hidden_size, dtype=dtype)) if given else None
-    wanted = results(plain, x, states, lengths)
+    expected = results(plain, x, states, lengths)
     fused, sparse = copy.deepcopy(plain), copy.deepcopy(plain)
     FusedLSTM.adopt(fused)
     SparseLSTM.adopt(sparse, "rnn", plain.hidden_size, 0.8)
     tolerance = 1e-12 if dtype is torch.float64 else 3e-5
-    assert_close(results(fused, x, states, lengths), wanted, tolerance)
-    assert_close(results(sparse, x, states, lengths), wanted, tolerance)
+    assert_close(results(fused, x, states, lengths), expected, tolerance)
+    assert_close(results(sparse, x, states, lengths), expected, tolerance)
     assert all(not m.m.any() for m in memories(nn.ModuleList([sparse])).values())
 
 
@@ -85,9 +85,9 @@ def test_the_gradient_of_a_plain_sum_is_read_as_what_it_is(dtype):
 def test_a_sequence_without_batch_is_a_batch_of_one(batch_first):
     plain = lstm(num_layers=2, bidirectional=True, batch_first=batch_first)
     x, states = torch.randn(5, 9).double(), tuple(torch.randn(2, 4, 11).double())
-    wanted, (h, c) = plain(x, states)
+    expected, (h, c) = plain(x, states)
     out, (our_h, our_c) = FusedLSTM.adopt(plain)(x, states)
-    assert_close({"out": out, "h": our_h, "c": our_c}, {"out": wanted, "h": h, "c": c}, 1e-12)
+    assert_close({"out": out, "h": our_h, "c": our_c}, {"out": expected, "h": h, "c": c}, 1e-12)
 
 
 def test_wrong_shapes_are_refused_as_by_torch():
@@ -113,6 +113,6 @@ def test_the_kernels_tanh_is_as_exact_as_float32_allows():
     bias, steps = torch.zeros(4), torch.tensor([[0, len(x)]])
     given = [t.data_ptr() for t in (gates, bias, bias, h, c, out)]
     kernels.forward(*given, 4, *(t.data_ptr() for t in (*rest, steps)), 1, 1, True, 1)
-    wanted = x.double().sigmoid(), x.double().tanh()
-    for column, exact in zip((0, 1, 2, 3), (wanted[0], wanted[0], wanted[1], wanted[0]), strict=True):
+    expected = x.double().sigmoid(), x.double().tanh()
+    for column, exact in zip((0, 1, 2, 3), (expected[0], expected[0], expected[1], expected[0]), strict=True):
         assert (gates[:, column] - exact).abs().max() < 4e-7

@@ -56,12 +56,12 @@ def check_against_oracle(dtype, batches, H, choices, r=0.2):
         (pad_packed_sequence(out)[0] * grad).sum().backward()
         x = nn.utils.rnn.pad_sequence(rows).detach()
         assert_close({"out": pad_packed_sequence(out)[0]}, {"out": oracle.forward(x, lengths)})
-        wanted = oracle.backward(grad)
+        expected = oracle.backward(grad)
         if dtype is torch.float64 or oracle.margin > 3e-6:
             decided += 1
-            found = {"ih": rnn.weight_ih_l0.grad, "hh": rnn.weight_hh_l0.grad, "bias": rnn.bias_ih_l0.grad}
-            found["x"] = nn.utils.rnn.pad_sequence([row.grad for row in rows])
-            assert_close(found, wanted, 1e-10 if dtype is torch.float64 else 1e-4)
+            actual = {"ih": rnn.weight_ih_l0.grad, "hh": rnn.weight_hh_l0.grad, "bias": rnn.bias_ih_l0.grad}
+            actual["x"] = nn.utils.rnn.pad_sequence([row.grad for row in rows])
+            assert_close(actual, expected, 1e-10 if dtype is torch.float64 else 1e-4)
             assert torch.equal(rnn.bias_ih_l0.grad, rnn.bias_hh_l0.grad)
             assert_close(memory_of(model), {"rnn.l0": stacked(oracle)} if oracle.gamma else {}, 1e-4)
         oracle.m = {i: row.double() for m in memory_of(model).values() for i, row in enumerate(m)}
@@ -130,16 +130,16 @@ def test_padding_takes_no_part(dtype):
 @each_dtype
 def test_a_full_bias_gradient_sees_every_entry(dtype):
     """On the last time step alone, as what comes before it depends on what was kept."""
-    x, found = torch.randn(1, 3, 9, dtype=dtype), {}
+    x, actual = torch.randn(1, 3, 9, dtype=dtype), {}
     plain = lstm(9, 16, dtype)
     for bias in ("sparse", "full"):
         model = nn.ModuleDict({"rnn": copy.deepcopy(plain)})
         convert(model, 0.1, bias=bias, layers=["rnn"])
         model["rnn"](x)[0].square().sum().backward()
-        found[bias] = model["rnn"].bias_ih_l0.grad
+        actual[bias] = model["rnn"].bias_ih_l0.grad
     plain(x)[0].square().sum().backward()
-    assert_close({"b": found["full"]}, {"b": plain.bias_ih_l0.grad})
-    assert int((found["sparse"] != 0).sum()) < int((found["full"] != 0).sum())
+    assert_close({"b": actual["full"]}, {"b": plain.bias_ih_l0.grad})
+    assert int((actual["sparse"] != 0).sum()) < int((actual["full"] != 0).sum())
 
 
 def test_unified_selection_keeps_the_same_columns_for_a_time_step():

@@ -164,8 +164,8 @@ def keep_entries(
     """
     room, after = len(rows) * k, torch.empty_like(m)
     entries = Entries(rows.new_empty(room), position.new_empty(room), position.new_empty(room))
-    found = kernels.keep_entries(k, gamma, *arrays(rows, m[0], position, *entries, after[0]))
-    return None if found < 0 else (Entries(*(part[:found] for part in entries)), after)
+    kept = kernels.keep_entries(k, gamma, *arrays(rows, m[0], position, *entries, after[0]))
+    return None if kept < 0 else (Entries(*(part[:kept] for part in entries)), after)
 
 
 def arrays(*tensors: Tensor) -> list[np.ndarray]:

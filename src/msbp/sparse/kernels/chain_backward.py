@@ -135,7 +135,7 @@ def select_part(job, part, parts):
     scratch += part * row_bytes(s.outputs)
     n, row, bits, search = row_and_search(s, scratch)
     accumulate, bias = s.kind == SHARED and parts == 1, floats(grad_bias, n)
-    gamma, found = np.float32(1 if s.kind == SHARED else s.gamma), 0
+    gamma, counted = np.float32(1 if s.kind == SHARED else s.gamma), 0
     start, stop = share(part, parts, B, 1)
     for b in range(start, stop):
         form_grad_h(scratch, b, s, grad, above)
@@ -145,16 +145,16 @@ def select_part(job, part, parts):
             if shared:
                 m_next[:] = 0
             continue
-        found += 1
+        counted += 1
         if s.dense_bias:
             add(bias, row)
         entries, distance = sparsify(
             bits, m, gamma, m_next, accumulate, s.k, distance, search, values, columns, 0
         )
         if entries < 0:
-            found = -1
+            counted = -1
             break
-    estimated[part] = found
+    estimated[part] = counted
     if part == parts - 1:
         s.distance = distance
 

@@ -125,7 +125,7 @@ class _Announcement(event.Listener):
             text = "compiling kernels for this processor, once"
             if not sys.stderr.isatty():
                 if not self._said:
-                    print(f"{text}: it takes about a minute", file=sys.stderr, flush=True)
+                    print(f"{text}: about half a minute", file=sys.stderr, flush=True)
             elif self._open:
                 name = self._open[0].py_func.__name__
                 far = f"{text}: {name}, {min(self._done, self._total)} of {self._total}"

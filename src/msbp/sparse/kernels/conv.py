@@ -222,7 +222,7 @@ def keep_entries(k, gamma, v, m, position, values, channels, windows, m_next):
 
     m (F) is a shared memory, and m_next (F) γ times the mean of what the rows do not propagate.
     """
-    width, found = v.shape[1], 0
+    width, listed = v.shape[1], 0
     bits = np.zeros(whole_lanes(width), np.int32)
     row, distance, one = bits.view(np.float32), np.int64(FIRST_DISTANCE), np.float32(1)
     search = search_arrays(np.zeros(3 * search_size(width), np.int32), width)
@@ -231,13 +231,13 @@ def keep_entries(k, gamma, v, m, position, values, channels, windows, m_next):
         of = v[r]
         for f in range(width):
             row[f] = of[f]
-        V, C = values[found : found + k], channels[found : found + k]
+        V, C = values[listed : listed + k], channels[listed : listed + k]
         count, distance = sparsify(bits, m, one, m_next, True, k, distance, search, V, C, 0)
         if count < 0:
             return NOT_FINITE
-        for q in range(found, found + count):
+        for q in range(listed, listed + count):
             windows[q] = position[r]
-        found += count
+        listed += count
     for f in range(width):
         m_next[f] *= np.float32(gamma / len(v))
-    return found
+    return listed

@@ -50,11 +50,11 @@ def gather(ids, tokens, table, x, count, V, E, threads):
 
 
 @kernel
-def number(tokens, count, stride, seen, numbers, found, most):
+def number(tokens, count, stride, seen, numbers, unique, most):
     """Number the distinct tokens among tokens[0], tokens[stride], ...; return how many, or -1 if more
     than `most`.
 
-    numbers[at] is the number of a token, found lists the tokens. seen (V + 1, 2) holds mark and
+    numbers[at] is the number of a token, unique lists the tokens. seen (V + 1, 2) holds mark and
     number of each; its last row counts the marks.
     """
     seen[-1, 0] += 1
@@ -65,7 +65,7 @@ def number(tokens, count, stride, seen, numbers, found, most):
             if distinct == most:
                 return -1
             seen[token, 0], seen[token, 1] = mark, distinct
-            found[distinct] = token
+            unique[distinct] = token
             distinct += 1
         numbers[at] = seen[token, 1]
     return distinct
@@ -91,12 +91,12 @@ def first_product(tokens, table, x, weight, z, B, F, V, E, n, seen, numbers, sha
     and added up; neighbouring slots that have many share one product of BLAS. numbers (B, F) is scratch.
     """
     T, N, S, W = ints(tokens, B * F), ints(numbers, (B, F)), ints(seen, (V + 1, 2)), floats(table, (V, E))
-    found, lines = np.empty(room, np.int32), np.empty((room, E), np.float32)
+    unique, lines = np.empty(room, np.int32), np.empty((room, E), np.float32)
     width, used, few, many = F * E, 0, 0, 0
     flat = ints(numbers, B * F)
     floats(z, B * n)[:] = 0
     for f in range(F + 1):
-        distinct = number(T[f:], B, F, S, flat[f:], found, min(B // FEW, room - used)) if f < F else 0
+        distinct = number(T[f:], B, F, S, flat[f:], unique, min(B // FEW, room - used)) if f < F else 0
         if distinct < 0:
             many += 1
             continue
@@ -107,7 +107,7 @@ def first_product(tokens, table, x, weight, z, B, F, V, E, n, seen, numbers, sha
         if f == F:
             break
         for q in range(distinct):
-            source, row = W[found[q]], lines[q]
+            source, row = W[unique[q]], lines[q]
             for c in range(E):
                 row[c] = source[c]
         out, slice_of_weight = shared + used * n * BYTES, weight + f * E * BYTES
@@ -120,10 +120,16 @@ def first_product(tokens, table, x, weight, z, B, F, V, E, n, seen, numbers, sha
 
 
 @kernel
-def number_all(tokens, count, V, seen, numbers, found):
+def number_all(tokens, count, V, seen, numbers, unique):
     """Number the distinct tokens of a batch; return U."""
     return number(
-        ints(tokens, count), count, 1, ints(seen, (V + 1, 2)), ints(numbers, count), ints(found, count), count
+        ints(tokens, count),
+        count,
+        1,
+        ints(seen, (V + 1, 2)),
+        ints(numbers, count),
+        ints(unique, count),
+        count,
     )
 
 

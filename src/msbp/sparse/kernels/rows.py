@@ -74,21 +74,21 @@ def panel_width(B, i):
 @kernel
 def list_columns(starts, n, indices):
     """Fill the indices (u) of the columns that have entries."""
-    S, found, u = ints(starts, n + 2), longs(indices, n), 0
+    S, listed, u = ints(starts, n + 2), longs(indices, n), 0
     for j in range(n):
         if S[j + 1] > S[j]:
-            found[u] = j
+            listed[u] = j
             u += 1
 
 
 @kernel
 def form_part(starts, examples, weights, n, x, B, i, indices, rows, u, part, parts):
     """Form a part of the rows (u, i) of gᵀx with these indices (u), from the entries by column."""
-    S, found, step = ints(starts, n + 2), longs(indices, u), panel_width(B, i)
+    S, listed, step = ints(starts, n + 2), longs(indices, u), panel_width(B, i)
     start, stop = share(part, parts, (i + step - 1) // step * u, 1)
     for at in range(start, stop):  # panel after panel, so that no part reads much of x that another one reads
         begin, q = at // u * step, at % u
-        j, out = found[q], rows + (q * i + begin) * BYTES
+        j, out = listed[q], rows + (q * i + begin) * BYTES
         width = min(step, i - begin)
         weighted_columns(out, x + begin * BYTES, width, i, examples, weights, S[j], S[j + 1])
 

@@ -137,17 +137,17 @@ def find_threshold(bits, lanes, k, largest, distance):
 @kernel
 def gather_candidates(bits, lanes, threshold, candidates, magnitudes):
     """List the indices of the entries that reach the threshold, and their magnitudes with zeros behind."""
-    found = 0
+    gathered = 0
     for i in range(0, lanes, LANES):
         word = reaches(bits, i, np.int32(threshold))
         while word:  # faster than spreading every byte by a table
             j = i + lowest(word)
-            candidates[found], magnitudes[found] = j, bits[j] & MAGNITUDE
+            candidates[gathered], magnitudes[gathered] = j, bits[j] & MAGNITUDE
             word &= word - 1
-            found += 1
-    for q in range(found, whole_lanes(found)):
+            gathered += 1
+    for q in range(gathered, whole_lanes(gathered)):
         magnitudes[q] = 0
-    return found
+    return gathered
 
 
 @kernel
@@ -161,8 +161,8 @@ def top_k(bits, k, largest, distance, search):
     lanes = bits.size
     low = find_threshold(bits, lanes, k, largest, distance)
     distance = largest - low
-    found = gather_candidates(bits, lanes, low, candidates, magnitudes)
-    padded, high, reached = whole_lanes(found), largest + 1, found
+    gathered = gather_candidates(bits, lanes, low, candidates, magnitudes)
+    padded, high, reached = whole_lanes(gathered), largest + 1, gathered
     while reached > k and high - low > 1:
         t = low + (high - low) // 2
         count = count_reaching(magnitudes, padded, t)
@@ -174,11 +174,11 @@ def top_k(bits, k, largest, distance, search):
     ties, last = k - (count_reaching(magnitudes, padded, above) if reached > k else reached), np.int32(above)
     count = 0
     if reached <= k:
-        for q in range(found):
+        for q in range(gathered):
             kept[count] = candidates[q]
             count += magnitudes[q] >= last
         return count, distance
-    for q in range(found):
+    for q in range(gathered):
         tied = (magnitudes[q] == low) & (ties > 0)
         if (magnitudes[q] >= last) | tied:
             kept[count] = candidates[q]

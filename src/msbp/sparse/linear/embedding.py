@@ -64,14 +64,14 @@ class RowLookup(torch.autograd.Function):
         grad_x = plain(grad.reshape(-1, grad.shape[-1]))
         tokens = ids.reshape(-1).to(torch.int32).contiguous()
         N, E = grad_x.shape
-        seen, (numbers, found) = zeros(V + 1, 2, dtype=torch.int32), empty(2, N, dtype=torch.int32)
-        scratch = seen.data_ptr(), numbers.data_ptr(), found.data_ptr()
+        seen, (numbers, unique) = zeros(V + 1, 2, dtype=torch.int32), empty(2, N, dtype=torch.int32)
+        scratch = seen.data_ptr(), numbers.data_ptr(), unique.data_ptr()
         U = kernels.number_all(tokens.data_ptr(), N, V, *scratch)
         rows, source = empty(U, E), address(grad_x, (N, E), "the gradient of an embedding's output")
         kernels.gradient_from_rows(
             source, numbers.data_ptr(), rows.data_ptr(), N, 1, E, U, parallel.threads()
         )
-        return None, None, gradient_of_table(found[:U], rows, V, ctx.padding)
+        return None, None, gradient_of_table(unique[:U], rows, V, ctx.padding)
 
 
 def gradient_of_table(tokens: Tensor, rows: Tensor, V: int, padding: int | None) -> RowSparseGradient:
@@ -89,7 +89,7 @@ class Lookup:
         self.F, self.room = inputs // E, 2 * capacity
         self.x, self.shared = empty(capacity, inputs), empty(self.room, n)
         self.seen = zeros(V + 1, 2, dtype=torch.int32)
-        self.tokens, self.numbers, self.found = empty(3, capacity * self.F, dtype=torch.int32)
+        self.tokens, self.numbers, self.unique = empty(3, capacity * self.F, dtype=torch.int32)
 
     def forward(self, ids: Tensor, table: int, weight: int, z: int) -> None:
         """Fill x, and z (B, n) = x weightᵀ; IndexError for a token that is not in the table."""
@@ -110,7 +110,7 @@ class Lookup:
         entries: addresses of values and columns (B, k), and k.
         """
         count, numbers = B * self.F, self.numbers.data_ptr()
-        scratch = (self.seen.data_ptr(), numbers, self.found.data_ptr())
+        scratch = (self.seen.data_ptr(), numbers, self.unique.data_ptr())
         U = kernels.number_all(self.tokens.data_ptr(), count, self.V, *scratch)
         rows = empty(U, self.E)
         if entries is None:
@@ -123,7 +123,7 @@ class Lookup:
             values, columns, k = entries
             factors, of = (values, columns, numbers, weight), (B, self.F, self.E, self.n, k, U)
             kernels.gradient_from_factors(*factors, rows.data_ptr(), *of, parallel.threads())
-        return gradient_of_table(self.found[:U], rows, self.V, self.padding)
+        return gradient_of_table(self.unique[:U], rows, self.V, self.padding)
 
 
 def keeps_rows(module: nn.Module) -> TypeGuard[nn.Embedding]:
