@@ -227,7 +227,7 @@ def test_a_figure_of_angles_says_where_msbps_are_larger(angles_of):
     assert (
         "+2.0 degrees at k = 5." in above
         and "k = 9" not in above
-        and "1 run per line decides nothing" in above
+        and "With fewer than 5 runs a line decides nothing (k = 5, 9)." in above
     )
     for none in (
         [at("sbp", 5, 2)],
