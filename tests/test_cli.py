@@ -153,6 +153,18 @@ def test_what_is_no_name_is_no_choice(monkeypatch, capsys, word):
     assert f"error: {word}: a choice is the name of a file of conf/" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("options", [[], ["--cfg", "job"]])
+@pytest.mark.parametrize("word", ["method=1.5,sbp", "task=mnist,[2]"])
+def test_a_sweep_over_what_is_no_name_is_refused_also_where_its_first_run_is_shown(
+    monkeypatch, capsys, word, options
+):
+    monkeypatch.setattr(sys, "argv", ["src.train", "-m", word, *options])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    with pytest.raises(SystemExit):
+        start(lambda: pytest.fail("it began"), sweeps=True)
+    assert f"error: {word}: a choice is the name of a file of conf/" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "output"),
     [
@@ -230,3 +242,11 @@ def test_a_command_that_gets_a_signal_to_stop_ends_as_by_an_interrupt(command_li
     finally:
         signal.signal(number, before)
     assert code == 130 and output.endswith("interrupted; no partial file is left\n")
+
+
+def test_a_sweep_over_all_files_of_a_group_is_taken(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["src.train", "-m", "method=glob(*)"])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    begun = []
+    start(lambda: begun.append(sys.argv), sweeps=True)
+    assert begun == [["src.train", "-m", "method=glob(*)"]]

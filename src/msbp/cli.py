@@ -1,5 +1,6 @@
 """Starting an entry point: signals, exit codes, and errors in one paragraph."""
 
+import itertools
 import os
 import re
 import shlex
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Glob, Override, QuotedString
+from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, QuotedString
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -130,11 +131,14 @@ def _overrides() -> list[Override]:
 def _check_choices(overrides: Sequence[Override]) -> None:
     """Raise ValueError for a choice of a group that is no name, on which Hydra fails or names no key."""
     for override in overrides:
-        group, choice = override.get_key_element().lstrip("+~"), override.value()
-        chosen = choice if isinstance(choice, list) else [choice]
-        if choice is not None and not override.is_sweep_override() and Path(CONF, group).is_dir():
-            if not all(isinstance(item, str | QuotedString) for item in chosen):
-                raise ValueError(f"{override.input_line}: a choice is the name of a file of conf/{group}")
+        group, value = override.get_key_element().lstrip("+~"), override.value()
+        if override.is_sweep_override() and not isinstance(value, ChoiceSweep):
+            continue  # Hydra lists the files of a glob itself
+        choices = value.list if isinstance(value, ChoiceSweep) else [value]
+        names = [choice if isinstance(choice, list) else [choice] for choice in choices if choice is not None]
+        is_name = (isinstance(name, str | QuotedString) for name in itertools.chain(*names))
+        if Path(CONF, group).is_dir() and not all(is_name):
+            raise ValueError(f"{override.input_line}: a choice is the name of a file of conf/{group}")
 
 
 def explain(error: BaseException) -> str:
