@@ -123,16 +123,16 @@ def comparison(angles: pd.DataFrame) -> str:
     above = [f"{gap:+.1f} degrees at k = {k}" for k, gap in gaps.items() if gap > 0]
     if not above:
         return ""
-    seeds = later.groupby(["k", "method"]).seed.nunique()
-    few = [str(k) for k in seeds.index.unique("k") if seeds[k].min() < LEAST]
-    few_runs = f" With fewer than {LEAST} runs a line decides nothing (k = {', '.join(few)})." if few else ""
+    seeds = later.groupby(["k", "method"]).seed.nunique().groupby("k").min()
+    few = ", ".join(map(str, seeds.index[seeds < LEAST]))
+    few = f" With fewer than {LEAST} runs a line decides nothing (k = {few})." if few else ""
     hidden = means["hidden"]
     nearer = ", ".join(str(k) for k in hidden.index[hidden.msbp < hidden.sbp])
     nearer = f", and MSBP's is the smaller one at k = {nearer}" if nearer else ""
     least, most = hidden.min().min(), hidden.max().max()
     return (
         f"MSBP's angle is larger than SBP's, by the mean over training: {', '.join(above)}. The paper "
-        f"reports smaller ones.{few_runs} Over the hidden layers alone the means are {least:.0f} to "
+        f"reports smaller ones.{few} Over the hidden layers alone the means are {least:.0f} to "
         f"{most:.0f} degrees{nearer}."
     )
 
