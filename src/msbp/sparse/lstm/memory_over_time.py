@@ -35,8 +35,8 @@ class AlongTime:
         self.memory, self.running = memory, copy.deepcopy(memory)
         self.running.control = memory.control  # whose draws go on
         self.per_slot = isinstance(memory, SlotMemory)
-        if self.per_slot and len(memory.m) < max(rows_per_step(steps)):
-            self.running.store(grown(memory.m, max(rows_per_step(steps))))
+        if self.per_slot and len(memory.m) < (most := max(rows_per_step(steps))):
+            self.running.store(grown(memory.m, most))
         self.total = torch.zeros_like(memory.m) if isinstance(memory, SharedMemory) else None
 
     @property
@@ -59,9 +59,10 @@ class PerBatch:
 
     def __init__(self, memory: GradientMemory, steps: Sequence[slice]):
         self.memory, self.per_slot = memory, isinstance(memory, SlotMemory)
-        self.m = grown(memory.m, max(rows_per_step(steps))) if self.per_slot else memory.m
+        rows = rows_per_step(steps)
+        self.m = grown(memory.m, max(rows)) if self.per_slot else memory.m
         self.total, self.count = torch.zeros_like(self.m), self.m.new_zeros(len(self.m), 1)
-        for n in rows_per_step(steps):
+        for n in rows:
             self.count[: n if self.per_slot else 1] += 1 if self.per_slot else n
 
     def estimate(self, grad_gates: Tensor, sparsify: Sparsify) -> Tensor:
