@@ -214,6 +214,23 @@ def test_a_run_has_one_angle_the_mean_after_the_first_step(evidence):
     assert estimate(gap) == pytest.approx(10.5)
 
 
+def test_angles_that_are_judged_by_k_are_not_pooled_over_k(evidence):
+    angles = [*measurements("sbp", 5, [60, 80]), *measurements("msbp", 5, [60, 70])]
+    angles += [*measurements("sbp", 20, [40, 50]), *measurements("msbp", 20, [40, 51])]
+    seen, config = evidence(angles=angles), ANGLES | {"by_k": True}
+    gaps = {found.family: estimate(found) for found in claim_rules.angle_of_methods(config, seen)}
+    total, hidden = "all parameters", "hidden layers alone"
+    expected = {
+        f"{total}, k = 5": -10,
+        f"{total}, k = 20": 1,
+        f"{hidden}, k = 5": 10,
+        f"{hidden}, k = 20": -1,
+    }
+    assert gaps == pytest.approx(expected)
+    pairs = [(found.family, found.name) for found in claim_rules.angle_by_k(config, seen)]
+    assert pairs == [(f"{total}, k = 20 and 5", f"MNIST: {name}, k = 20 and 5") for name in ("SBP", "MSBP")]
+
+
 @pytest.mark.parametrize(
     ("rule", "sweep"), [(claim_rules.slope_by_k, "k"), (claim_rules.slope_by_gamma, "gamma")]
 )

@@ -6,7 +6,7 @@ A rule is a function that a file of conf/claim names; it yields `Setting`s, whic
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -211,16 +211,17 @@ def angle_of_methods(config: Config, measured: Measured) -> Iterator[Setting]:
     for part, family in (("total", "all parameters"), ("hidden", "hidden layers alone")):
         wide = angles(config, measured, part)
         for k in wide.columns.unique("k"):
-            yield angle_setting(family, f"k = {k}", column(wide, "msbp", k) - column(wide, "sbp", k), f"{k}")
+            gap = column(wide, "msbp", k) - column(wide, "sbp", k)
+            yield angle_setting(config, family, f"k = {k}", gap, f"{k}")
 
 
 def angle_by_k(config: Config, measured: Measured) -> Iterator[Setting]:
-    """Yield the angle at each k less that at the next smaller one in degrees, the mean over a run."""
+    """Yield the angle at each k less that at each smaller one in degrees, the mean over a run."""
     wide = angles(config, measured, "total")
-    for method in ("sbp", "msbp"):
-        for low, high in pairwise(wide.columns.unique("k")):
+    for low, high in combinations(wide.columns.unique("k"), 2):
+        for method in ("sbp", "msbp"):
             gap = column(wide, method, high) - column(wide, method, low)
-            yield angle_setting("all parameters", f"{method.upper()}, k = {high} and {low}", gap, method)
+            yield angle_setting(config, "all parameters", f"k = {high} and {low}", gap, method)
 
 
 def angle_gap(config: Config, measured: Measured) -> Iterator[Setting]:
@@ -229,7 +230,7 @@ def angle_gap(config: Config, measured: Measured) -> Iterator[Setting]:
     ks = wide.columns.unique("k")
     for low, high in [(min(ks), max(ks))] if len(ks) > 1 else []:
         gaps = [column(wide, "sbp", k) - column(wide, "msbp", k) for k in (low, high)]
-        yield angle_setting("all parameters", f"k = {low} and {high}", gaps[0] - gaps[1], "")
+        yield angle_setting(config, "all parameters", f"k = {low} and {high}", gaps[0] - gaps[1], "")
 
 
 def angles(config: Config, measured: Measured, part: str) -> pd.DataFrame:
@@ -244,9 +245,11 @@ def column(wide: pd.DataFrame, method: str, k: int) -> pd.Series:
     return wide.get((method, k), pd.Series(np.nan, wide.index))
 
 
-def angle_setting(family: str, name: str, values: pd.Series, group: str) -> Setting:
-    values = values.dropna()
-    return Setting(family, f"MNIST: {name}", ANGLES, group, values, n=len(values))
+def angle_setting(config: Config, part: str, ks: str, values: pd.Series, group: str) -> Setting:
+    """Return the setting of some k, a family of its own where the claim is judged by k."""
+    values, family = values.dropna(), f"{part}, {ks}" if config.get("by_k") else part
+    name = f"MNIST: {group.upper()}, {ks}" if group in ("sbp", "msbp") else f"MNIST: {ks}"
+    return Setting(family, name, ANGLES, group, values, n=len(values))
 
 
 def slope_by_k(config: Config, measured: Measured) -> Iterator[Setting]:

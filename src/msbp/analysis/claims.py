@@ -121,9 +121,11 @@ class Claim:
 
     @property
     def beside(self) -> list[str]:
-        """The estimate over all families, of a claim that is judged by k."""
+        """The estimate over all families, of a claim judged by k whose `pooled` is set."""
         counted = [s for family in self.verdict.families for s in family.counted(self.verdict.least)]
-        return [f"all k pooled: {self.number_of(pool(counted))}"] if "by_k" in self.config and counted else []
+        return (
+            [f"all k pooled: {self.number_of(pool(counted))}"] if "pooled" in self.config and counted else []
+        )
 
     def named(self, family: Family) -> str:
         """Return the name of a family with the tasks whose runs are pooled."""
