@@ -221,14 +221,14 @@ def test_angles_that_are_judged_by_k_are_not_pooled_over_k(evidence):
     gaps = {found.family: estimate(found) for found in claim_rules.angle_of_methods(config, seen)}
     total, hidden = "all parameters", "hidden layers alone"
     expected = {
-        f"{total}, k = 5": -10,
-        f"{total}, k = 20": 1,
-        f"{hidden}, k = 5": 10,
-        f"{hidden}, k = 20": -1,
+        f"{total} at k = 5": -10,
+        f"{total} at k = 20": 1,
+        f"{hidden} at k = 5": 10,
+        f"{hidden} at k = 20": -1,
     }
     assert gaps == pytest.approx(expected)
     pairs = [(found.family, found.name) for found in claim_rules.angle_by_k(config, seen)]
-    assert pairs == [(f"{total}, k = 20 and 5", f"MNIST: {name}, k = 20 and 5") for name in ("SBP", "MSBP")]
+    assert pairs == [(f"{total} at k = 20 and 5", f"MNIST: {name}, k = 20 and 5") for name in ("SBP", "MSBP")]
 
 
 @pytest.mark.parametrize(

@@ -247,7 +247,7 @@ def column(wide: pd.DataFrame, method: str, k: int) -> pd.Series:
 
 def angle_setting(config: Config, part: str, ks: str, values: pd.Series, group: str) -> Setting:
     """Return the setting of some k, a family of its own where the claim is judged by k."""
-    values, family = values.dropna(), f"{part}, {ks}" if config.get("by_k") else part
+    values, family = values.dropna(), f"{part} at {ks}" if config.get("by_k") else part
     name = f"MNIST: {group.upper()}, {ks}" if group in ("sbp", "msbp") else f"MNIST: {ks}"
     return Setting(family, name, ANGLES, group, values, n=len(values))
 
