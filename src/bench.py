@@ -10,9 +10,8 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from msbp.analysis import benchmarks, breakdown_tables
+from msbp.analysis import benchmarks
 from msbp.analysis.benchmarks import remarks, settings, write
-from msbp.analysis.measurements import breaks_down
 from msbp.bench.case import BenchOptions, measure
 from msbp.bench.timed_model import Reporter
 from msbp.cli import start
@@ -26,8 +25,8 @@ def main(cfg: DictConfig) -> None:
     folder = Path(options.paths.outputs) / "bench"
     check_writable(folder)
     result = measure(options, reporter) | {"settings": settings(HydraConfig.get().overrides.task)}
-    table = (breakdown_tables if breaks_down(result) else benchmarks).table
-    print(json.dumps(result, ensure_ascii=False) if options.format == "json" else table(result), flush=True)
+    table = benchmarks.table(result)
+    print(json.dumps(result, ensure_ascii=False) if options.format == "json" else table, flush=True)
     written = write(folder, result)  # after the print: a measurement is not lost where nothing can be written
     kept = f"not written: {folder} has this benchmark without {result['settings']}, which stays"
     for line in (*remarks(result), f"written: {', '.join(map(str, written))}" if written else kept):

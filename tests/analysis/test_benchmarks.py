@@ -8,8 +8,9 @@ import sys
 
 import pytest
 
-from msbp.analysis import breakdown_tables, runs
+from msbp.analysis import runs
 from msbp.analysis.benchmarks import (
+    breakdown_section,
     comma_separated,
     command,
     markdown,
@@ -139,7 +140,7 @@ def test_a_busy_machine_is_remarked_on():
 
 def test_numbers_have_three_digits_that_count():
     assert [digits(value) for value in (0.0123, 1.234, 12.34, 123.4)] == ["0.012", "1.23", "12.3", "123"]
-    assert ratios(None, result()) == ""
+    assert ratios(None) == ""
 
 
 def test_tables_of_results_need_no_torch():
@@ -233,7 +234,7 @@ def test_a_breakdown_is_named_and_repeated_by_its_row(more, expected, words):
 
 
 def test_a_breakdown_has_a_line_for_every_part_and_the_step():
-    text = breakdown_tables.section([breakdown()])
+    text = breakdown_section([breakdown()])
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if "|" in line]
     assert cells[2:] == [
         ["forward", "products", "0.500", "50.0%", "2.00", "20.0", "4.00", "40.0", "50% of GFLOP/s"],
@@ -242,7 +243,7 @@ def test_a_breakdown_has_a_line_for_every_part_and_the_step():
         ["step", "", "1.00", "100.0%", "10.0", "21.0", "10.0", "21.0", "26% of GFLOP/s"],
     ]
     assert "## Where a step goes" in text and "80.0 GFLOP/s and 40.0 GB/s at most" in text
-    assert "products" in breakdown_tables.table(breakdown()) and breakdown_tables.section([]) == ""
+    assert "products" in table(breakdown()) and breakdown_section([]) == ""
 
 
 def test_breakdowns_are_published_beside_the_cases_and_read_apart(tmp_path, settle):

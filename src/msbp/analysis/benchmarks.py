@@ -4,6 +4,7 @@ A result is the JSON that the benchmark writes: one case, alone or at the points
 step of one row.
 """
 
+import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..files import json_text, save
-from .measurements import EARLIER_RULE, WHOLE_PASS, Result, breaks_down
+from .measurements import EARLIER_RULE, WHOLE_PASS, BenchmarkRow, Result, breaks_down
 from .render import EMPTY, digits, pipe_table
 from .runs import read_benchmarks
 
@@ -21,8 +22,8 @@ FULL_SHARE = 0.97  # of a processor
 # Words of a command that the name of a result has, or that have no effect on times.
 NAMED = ("case=", "sweep=", "threads=", "allocator=", "format=", "paths.", "repetitions=", "breakdown=")
 MAIN_ROW = "msbp"  # whose step a breakdown is of, unless its name has another
+HIDDEN = ["bp_ms", "bp_p10_ms", "bp_p90_ms", "update_ms"]  # by the earlier rule of timing
 TIMES = {"forward_ms": "forward", "bp_ms": "BP", "update_ms": "update", "total_ms": "total"}
-HEADER = [*TIMES.values(), "BP p10-p90", "GFLOP/s", "MiB", "vs torch", "vs dense"]
 LEGEND = """\
 Milliseconds per step, medians; total = data + forward + BP + update.
 GFLOP/s: the dense products of the propagated entries in the backward pass, beyond the processor's rate where
@@ -35,11 +36,46 @@ SUMMARY_LEGEND = (
 )
 NOTHING = "Nothing is measured yet: `python -m src.bench case=mnist`.\n"
 MAIN = ("torch", "dense", "sbp", "msbp")
+BREAKDOWN_LEGEND = """\
+Milliseconds are means over steps, without the fastest and slowest tenth. MB and MFLOP: what a part needs at
+least, with every operand moved once; operations are those on floats, not comparisons. Of the peak: the larger
+share of the machine's rates, of a dense product's operations or of adding vectors as long as all that a step
+moves; small operands come from nearer caches and may exceed the rate of bytes. Python between is what is left
+of a phase: new tensors, checks, torch's way to its operations and its operations on less than 32 KiB."""
 
 
 def points(result: Result) -> list[Result]:
     """Return the measured configurations, each with its rows; a case alone is one."""
     return list(result["points"]) if result["sweep"] else [result]
+
+
+def frame(result: Result) -> pd.DataFrame:
+    """Return a row for each row of each point, with the point's number and value, and the largest k.
+
+    mflop: the dense products of a step. Times that the earlier rule left out of BP, or added to the update,
+    are missing.
+    """
+    columns = ["point", "value", "k", "mflop", *BenchmarkRow.model_fields]
+    rows = pd.DataFrame(
+        [
+            {
+                "point": number,
+                "value": point.get("value"),
+                "k": max(row["k_per_layer"].values(), default=None),
+            }
+            # by rule 1, GFLOP/s are per the time of a backward pass that forms every gradient
+            | {"mflop": row["bp_gflops"] * (row.get("bp_materialised_ms") or row["bp_ms"])}
+            | row
+            for number, point in enumerate(points(result))
+            for row in point["rows"]
+        ]
+    ).reindex(columns=columns)
+    rows = rows.drop_duplicates(["point", "name"], keep="last").astype({"value": object})
+    if not whole_pass(result):
+        rows[HIDDEN] = math.nan
+        for one in COMPARISONS:
+            rows[one] = [speedups and {**speedups, "bp": math.nan} for speedups in rows[one]]
+    return rows
 
 
 def whole_pass(result: Result) -> bool:
@@ -146,12 +182,14 @@ def comma_separated(result: Result) -> str:
 
 
 def table(result: Result) -> str:
-    """Return the rows of every point for a terminal, and where they were timed."""
-    parts = [row_cells(point["rows"], result) for point in points(result)]
+    """Return the rows of every point, or the parts of a step, for a terminal, and where they were timed."""
+    if breaks_down(result):
+        text = pipe_table(cells(result), 2, "simple")
+        return f"{name(result)}: {where(result)}\n\n{text}\n\n{BREAKDOWN_LEGEND}"
+    rows = frame(result)
+    lines = row_cells(rows)
     if result["sweep"]:
-        for part, point in zip(parts, points(result), strict=True):
-            part.insert(0, result["key"], str(point["value"]))
-    lines = pd.concat(parts) if parts else row_cells([], result)
+        lines.insert(0, result["key"], rows.value.map(str))
     text = pipe_table(lines, 1 + bool(result["sweep"]), "simple")
     return f"{name(result)}: {platform(result)}\n\n{text}\n\n{LEGEND}"
 
@@ -160,11 +198,20 @@ def markdown(results: Iterable[Result], rows: Sequence[str] | None = MAIN) -> st
     """Return pipe tables of the cases, then of the sweeps; rows: the names of those to show, None for all."""
     every = sorted(results, key=lambda result: bool(result["sweep"]))
     blocks = [
-        f"**{name(result)}**: `{command(result)}` on {platform(result)}\n\n"
-        f"{pipe_table(cells(result, rows), 0 if result['sweep'] else 1)}"
-        for result in every
+        titled(result, pipe_table(cells(result, rows), 0 if result["sweep"] else 1)) for result in every
     ]
     return "\n\n".join([*blocks, LEGEND, *rule_notes(every)]) + "\n" if every else NOTHING
+
+
+def breakdown_section(results: Sequence[Result]) -> str:
+    """Return a section with a pipe table of the parts of each step; empty if there is none."""
+    tables = "".join(f"{titled(result, pipe_table(cells(result), 2))}\n\n" for result in results)
+    return f"\n## Where a step goes\n\n{tables}{BREAKDOWN_LEGEND}\n" if results else ""
+
+
+def titled(result: Result, table: str) -> str:
+    """Return a table in Markdown under the name of its result, its command and the machine."""
+    return f"**{name(result)}**: `{command(result)}` on {where(result)}\n\n{table}"
 
 
 def summary(results: Iterable[Result]) -> str:
@@ -172,9 +219,10 @@ def summary(results: Iterable[Result]) -> str:
     every, lines = list(results), []
     cases: dict[str, list[str]] = {}  # by platform
     for result in every:
-        for row in (row for row in result["rows"] if row["name"] == "msbp"):
-            times = [milliseconds(row, f"{time}_ms", result) for time in COMPARED]
-            lines.append([result["case"], *times, *(ratios(row[one], result) for one in COMPARISONS)])
+        rows = frame(result)
+        for _, row in rows[rows.name == MAIN_ROW].iterrows():
+            times = [digits(row[f"{time}_ms"]) for time in COMPARED]
+            lines.append([result["case"], *times, *(ratios(row[one]) for one in COMPARISONS)])
             cases.setdefault(platform(result), []).append(result["case"])
     header = ["MSBP", "BP (ms)", "BP + update (ms)", "total (ms)", "vs torch", "vs dense"]
     measured = [f"{', '.join(names)}: {where}." for where, names in cases.items()]
@@ -183,12 +231,15 @@ def summary(results: Iterable[Result]) -> str:
 
 
 def cells(result: Result, rows: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return the rows of a case as text (`rows`: the names of those to show), of a sweep BP by value.
+    """Return a result as text: the rows of a case, of a sweep BP by value, or the parts of a step.
 
-    By the earlier rule of timing a sweep has BP + update instead.
+    rows: the names of those to show. By the earlier rule of timing a sweep has BP + update instead.
     """
+    if breaks_down(result):
+        return part_cells(result)
     if not result["sweep"]:
-        return row_cells([row for row in result["rows"] if rows is None or row["name"] in rows], result)
+        every = frame(result)
+        return row_cells(every if rows is None else every[every.name.isin(rows)])
     time, label = ("bp_ms", "BP") if whole_pass(result) else ("bp_update_ms", "BP + update")
     times = [{row["name"]: digits(row[time]) for row in point["rows"]} for point in points(result)]
     text = pd.DataFrame(times, [str(point["value"]) for point in points(result)]).fillna("")
@@ -196,16 +247,42 @@ def cells(result: Result, rows: Sequence[str] | None = None) -> pd.DataFrame:
     return text.reset_index()
 
 
-def row_cells(rows: Sequence[Result], result: Result) -> pd.DataFrame:
-    """Return rows of a result as text."""
-    lines = []
-    for row in rows:
-        spread = f"{digits(row['bp_p10_ms'])}-{digits(row['bp_p90_ms'])}" if whole_pass(result) else EMPTY
-        memory = "" if row["peak_mib"] is None else f"{row['peak_mib']:.0f}"
-        times = [milliseconds(row, time, result) for time in TIMES]
-        compared = [ratios(row[one], result) for one in COMPARISONS]
-        lines.append([row["name"], *times, spread, digits(row["bp_gflops"]), memory, *compared])
-    return pd.DataFrame(lines, columns=["row", *HEADER])
+def row_cells(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows of a frame as text."""
+    low, high = rows.bp_p10_ms.map(digits), rows.bp_p90_ms.map(digits)
+    text = {"row": rows.name} | {label: rows[time].map(digits) for time, label in TIMES.items()}
+    text |= {"BP p10-p90": (low + "-" + high).where(rows.bp_p10_ms.notna(), EMPTY)}
+    text |= {"GFLOP/s": rows.bp_gflops.map(digits)}
+    text |= {"MiB": rows.peak_mib.map(lambda size: "" if pd.isna(size) else f"{size:.0f}")}
+    compared = {one.replace("_", " "): rows[one].map(ratios) for one in COMPARISONS}
+    return pd.DataFrame(text | compared)
+
+
+def part_cells(result: Result) -> pd.DataFrame:
+    """Return the parts of a step as text, and the step in the last line; a dash stands for nothing."""
+    parts = pd.DataFrame(result["parts"])
+    parts.loc[len(parts)] = {"phase": "step", "part": "", "ms": result["step_ms"]} | {
+        unit: parts[unit].sum() for unit in ("bytes", "flops")
+    }
+    rates = pd.DataFrame({"GB/s": parts.bytes / parts.ms / 1e6, "GFLOP/s": parts.flops / parts.ms / 1e6})
+    shares = rates / [result["peak_gb_s"], result["peak_gflops"]]
+    binding = zip(shares.max(axis=1), shares.idxmax(axis=1), strict=True)
+    numbers = pd.DataFrame({"MB": parts.bytes / 1e6, "MFLOP": parts.flops / 1e6}).join(rates)
+    return pd.DataFrame({
+        "phase": parts.phase.where(parts.phase != parts.phase.shift(), ""),  # once for all of its parts
+        "part": parts.part, "ms": parts.ms.map(digits),
+        "of the step": (parts.ms / result["step_ms"]).map("{:.1%}".format),
+        **numbers.map(lambda number: digits(number) if number else EMPTY),
+        "of the peak": [f"{share:.0%} of {rate}" if share else EMPTY for share, rate in binding],
+    })  # fmt: skip
+
+
+def where(result: Result) -> str:
+    """Return the machine in words, of a breakdown with its rates."""
+    if not breaks_down(result):
+        return platform(result)
+    rates = f"{digits(result['peak_gflops'])} GFLOP/s and {digits(result['peak_gb_s'])} GB/s at most"
+    return f"{platform(result)}; {rates}"
 
 
 def platform(result: Result) -> str:
@@ -221,15 +298,7 @@ def rule_notes(results: Iterable[Result]) -> list[str]:
     return [] if all(map(whole_pass, results)) else [f"{EARLIER_RULE}."]
 
 
-def milliseconds(row: Result, time: str, result: Result) -> str:
-    """Return a time; a dash for what the earlier rule left out of BP, or added to the update."""
-    hidden = time in ("bp_ms", "update_ms") and not whole_pass(result)
-    return EMPTY if hidden else digits(row[time])
-
-
-def ratios(speedups: Mapping[str, float] | None, result: Result) -> str:
-    """Return the speed-ups over a comparison row, if it was timed; a dash for BP by the earlier rule."""
-    if speedups is None:
-        return ""
-    bp, *others = (f"{digits(speedups[time])}×" for time in COMPARED)
-    return ", ".join([bp if whole_pass(result) else EMPTY, *others])
+def ratios(speedups: Mapping[str, float] | None) -> str:
+    """Return the speed-ups over a comparison row, if it was timed; a dash for a hidden one."""
+    times = [speedups[time] for time in COMPARED] if speedups else []
+    return ", ".join(EMPTY if math.isnan(time) else f"{digits(time)}×" for time in times)

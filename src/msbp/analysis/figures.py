@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 import pandas as pd
 
-from .benchmarks import platform, points, whole_pass
+from .benchmarks import frame, platform, whole_pass
 from .drawing import POINTS, Figure, Series
 from .grid import SBP, gather, scores
 from .measurements import Result
@@ -173,16 +173,17 @@ def timed(result: Result, name: str) -> pd.DataFrame:
 
     By the earlier timing rule they are milliseconds of BP and update, without percentiles.
     """
-    line = []
-    for point in points(result):
-        rows = {row["name"]: row for row in point["rows"]}
-        beside = (rows.get("sbp") or rows.get("msbp")) if name == "dense" else rows.get(name)
-        if name in rows and beside and beside["k_per_layer"]:
-            row, k = rows[name], max(beside["k_per_layer"].values())
-            bp = (row["bp_ms"], row["bp_p10_ms"], row["bp_p90_ms"])
-            times = bp if whole_pass(result) else (row["bp_update_ms"], math.nan, math.nan)
-            line.append((k, *times, row["steps"]))
-    return pd.DataFrame(line, columns=POINTS)
+    rows = frame(result)
+    beside = rows[rows.name.isin(["sbp", "msbp"])].groupby("point").k.first()
+    rows = rows[rows.name == name].set_index("point")
+    line = pd.DataFrame(
+        {
+            "x": beside if name == "dense" else rows.k,
+            "y": rows.bp_ms if whole_pass(result) else rows.bp_update_ms,
+            "low": rows.bp_p10_ms, "high": rows.bp_p90_ms, "n": rows.steps,
+        }
+    )  # fmt: skip
+    return line.dropna(subset=["x", "y"]).astype({"x": int, "n": int}).reset_index(drop=True)
 
 
 def points_of(intervals: Iterable[tuple[float, Interval | None, int]]) -> pd.DataFrame:

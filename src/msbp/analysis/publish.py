@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..files import Fields, json_text, save
-from . import benchmarks, breakdown_tables
+from . import benchmarks
 from .claims import bullets
 from .comparisons import answered
 from .render import MARKDOWN, Document, bullet, files, markdown, wrapped
@@ -180,7 +180,7 @@ def contents(
     measured = sources.benchmarks
     if measured or sources.breakdowns:
         cases = benchmarks.markdown(measured, rows=None)
-        texts[folder / "bench.md"] = cases + breakdown_tables.section(sources.breakdowns)
+        texts[folder / "bench.md"] = cases + benchmarks.breakdown_section(sources.breakdowns)
 
     def part(name: str, page: Path) -> str:
         if name == "bench":

@@ -259,7 +259,9 @@ def _figure_in_latex(document: Document) -> str:
 
 
 def digits(value: float) -> str:
-    """Return the value with three significant digits, and no more than three decimals."""
+    """Return the value with three significant digits, and no more than three decimals; a dash for nan."""
+    if np.isnan(value):
+        return EMPTY
     return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2 if value >= 1 else 3}f}"
 
 

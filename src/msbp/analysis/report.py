@@ -21,10 +21,10 @@ from rich.progress import track
 
 from ..files import Fields
 from ..record import counts, different, flat, settings, signature
-from . import benchmarks, breakdown_tables, theory
+from . import benchmarks, theory
 from .claims import Claim
 from .drawing import forest_rows
-from .measurements import Result, breaks_down
+from .measurements import Result
 from .render import Document, markdown, pipe_table, renderings
 from .runs import Sources
 from .settings import SECONDS, Compose, Config
@@ -165,7 +165,7 @@ def compact(block: pd.DataFrame) -> pd.DataFrame:
 def benchmark(result: Result) -> tuple[str, str, pd.DataFrame]:
     """Return name and machine, command and cells of a benchmark."""
     title = f"{benchmarks.name(result)}: {benchmarks.platform(result)}"
-    cells = (breakdown_tables if breaks_down(result) else benchmarks).cells(result)
+    cells = benchmarks.cells(result)
     return title, benchmarks.command(result), cells
 
 

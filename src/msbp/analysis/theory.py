@@ -12,7 +12,7 @@ from itertools import pairwise
 import pandas as pd
 
 from ..files import Fields
-from .benchmarks import command, platform, points, rule_notes, whole_pass
+from .benchmarks import command, frame, platform, rule_notes
 from .drawing import POINTS, Figure, Series
 from .measurements import Result
 from .plan import measurements, missing_commands
@@ -21,7 +21,7 @@ from .runs import Sources
 from .settings import Config
 
 COSTS = ["row", "k", "nk + m log k", "of mn", "MFLOP", "of dense", "BP (ms)", "of dense", "MiB", "of dense"]
-MEASURED = ("mflop", "bp_ms", "mib")
+MEASURED = ("theory", "mflop", "bp_ms", "mib")
 LETTERS = {"k": "r", "hidden": "width"}
 NOTES = (
     "nk + m log k: operations of the backward pass for one example, in thousands, summed over the "
@@ -36,63 +36,53 @@ CHECKS = ["check", "condition", "bound", "measured, worst", "problems", "holds",
 
 def complexity(config: Config, sources: Sources) -> Document:
     """Return a block for each sweep of the benchmark that the config lists."""
-    text, numbers = Sheet(config["name"], config["caption"]), []
+    text, numbers, shown = Sheet(config["name"], config["caption"]), [], []
     results = {(result["case"], result["sweep"]): result for result in sources.benchmarks}
-    shown = []
     for listed, measured in zip(config["benchmarks"], measurements(config, sources), strict=True):
         header = [f"by {listed['sweep']}: {LETTERS[listed['sweep']]}", *COSTS, COMMAND]
         result = results.get((listed["case"], listed["sweep"]))
-        rows = list(costs(result, config["inputs"], config["outputs"])) if result else []
-        if result is None or not rows:
-            blank = ["not measured yet", *[EMPTY] * len(COSTS), measured.command]
-            text.blocks.append(pd.DataFrame([blank], columns=header))
-            continue
-        numbers += rows
-        commands = [command(result), *[""] * (len(rows) - 1)]
-        lines = [[*cost_cells(row), words] for row, words in zip(rows, commands, strict=True)]
+        rows = pd.DataFrame() if result is None else costs(result, config["inputs"], config["outputs"])
+        lines = [cost_cells(row) for _, row in rows.iterrows()] or [
+            ["not measured yet", *[EMPTY] * len(COSTS)]
+        ]
+        commands = [measured.command if rows.empty else command(result), *[""] * (len(lines) - 1)]
+        lines = [[*line, words] for line, words in zip(lines, commands, strict=True)]
         text.blocks.append(pd.DataFrame(lines, columns=header))
-        shown.append(result)
+        if result is not None and len(rows):
+            numbers.append(rows)
+            shown.append(result)
     text.below += [*NOTES, *rule_notes(shown)]
     text.below += [f"Measured on {where}." for where in dict.fromkeys(map(platform, shown))]
     return Document(
-        config["name"], config["caption"], [text], pd.DataFrame(numbers, dtype=object),
+        config["name"], config["caption"], [text], pd.concat(numbers) if numbers else pd.DataFrame(),
         missing=missing_commands(config, sources), measured=bool(numbers),
     )  # fmt: skip
 
 
-def costs(result: Result, inputs: int, outputs: int) -> Iterator[Result]:
-    """Yield the costs of SBP and MSBP at every point of a sweep, and their shares of the dense row's.
+def costs(result: Result, inputs: int, outputs: int) -> pd.DataFrame:
+    """Return the costs of SBP and MSBP at every point of a sweep, and their shares of the dense row's.
 
-    None stands for rows that were not measured, and for times of the earlier rule.
+    Missing are those of rows that were not measured, and times of the earlier rule.
     """
-    for point in points(result):
-        rows = {row["name"]: row for row in point["rows"]}
-        widths = kept(rows.get("dense"))
-        for name in filter(rows.__contains__, ("sbp", "msbp")):
-            now, dense = (cost_of(rows.get(row), widths, inputs, outputs, result) for row in (name, "dense"))
-            about = {"case": result["case"], "sweep": result["sweep"], "value": point["value"]}
-            about |= {"row": name, "k": max(kept(rows[name]), default=None)}
-            about |= {"width": max(widths, default=None)}
-            shares = {f"{cost}_share": share(now[cost], dense[cost]) for cost in now}
-            every = {**now, **{f"dense_{cost}": value for cost, value in dense.items()}, **shares}
-            yield about | {key: None if value is None else round(value, 6) for key, value in every.items()}
-
-
-def kept(row: Result | None) -> list[int]:
-    """Return the k of each layer; of the dense row the widths."""
-    return list(row["k_per_layer"].values()) if row else []
-
-
-def cost_of(row: Result | None, widths: list[int], inputs: int, outputs: int, result: Result) -> Fields:
-    """Return a row's operations in theory, where its layers' widths are known, and its measurements."""
-    if row is None:
-        return dict.fromkeys(("theory", *MEASURED))
-    ks, known = kept(row), widths and len(kept(row)) == len(widths)
-    theory = operations(widths, ks, inputs, outputs, row["name"] == "msbp") if known else None
-    # by rule 1 of timing, GFLOP/s are per the time of a backward pass that forms every gradient
-    mflop = row["bp_gflops"] * (row.get("bp_materialised_ms") or row["bp_ms"])
-    bp = row["bp_ms"] if whole_pass(result) else None
-    return {"theory": theory, "mflop": mflop, "bp_ms": bp, "mib": row["peak_mib"]}
+    rows = frame(result).rename(columns={"name": "row", "peak_mib": "mib"}).set_index("point")
+    dense = rows[rows.row == "dense"]
+    layers = zip(rows.row, rows.k_per_layer, dense.k_per_layer.reindex(rows.index), strict=True)
+    rows["theory"] = [
+        operations([*widths.values()], [*ks.values()], inputs, outputs, row == "msbp")
+        if isinstance(widths, dict) and len(ks) == len(widths) > 0
+        else math.nan
+        for row, ks, widths in layers
+    ]
+    every = rows.assign(case=result["case"], sweep=result["sweep"], width=dense.k)
+    every = every.join(rows.loc[rows.row == "dense", [*MEASURED]].add_prefix("dense_"))
+    for cost in MEASURED:
+        whole = every[f"dense_{cost}"]
+        every[f"{cost}_share"] = every[cost] / whole.where(whole != 0)
+    sparse = every[every.row.isin(["sbp", "msbp"])].sort_values("row", ascending=False, kind="stable")
+    about = ["case", "sweep", "value", "row", "k", "width"]
+    costs = [form.format(cost) for form in ("{}", "dense_{}", "{}_share") for cost in MEASURED]
+    sparse = sparse.sort_index(kind="stable")[[*about, *costs]].round(6)
+    return sparse.astype({"k": "Int64", "width": "Int64"})
 
 
 def operations(widths: list[int], ks: list[int], inputs: int, outputs: int, memory: bool) -> float:
@@ -108,16 +98,11 @@ def operations(widths: list[int], ks: list[int], inputs: int, outputs: int, memo
     return total
 
 
-def share(value: float | None, whole: float | None) -> float | None:
-    return value / whole if value is not None and whole else None
-
-
-def cost_cells(row: Result) -> list[str]:
-    line = [str(row["value"]).removesuffix(".0"), row["row"].upper(), str(row["k"] or EMPTY)]
-    for cost in ("theory", *MEASURED):
-        value, part = row[cost], row[f"{cost}_share"]
-        value = value and value / (1000 if cost == "theory" else 1)
-        line += [EMPTY if value is None else digits(value), EMPTY if part is None else f"{part:.1%}"]
+def cost_cells(row: pd.Series) -> list[str]:
+    line = [str(row.value).removesuffix(".0"), row.row.upper(), EMPTY if pd.isna(row.k) else str(row.k)]
+    for cost in MEASURED:
+        value, part = row[cost] / (1000 if cost == "theory" else 1), row[f"{cost}_share"]
+        line += [digits(value), EMPTY if pd.isna(part) else f"{part:.1%}"]
     return line
 
 
