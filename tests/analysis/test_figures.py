@@ -13,7 +13,7 @@ import pytest
 from msbp.analysis import claim_rules, figures, theory
 from msbp.analysis.benchmarks import markdown
 from msbp.analysis.claim_rules import Measured
-from msbp.analysis.drawing import POINTS, Figure, Series, images
+from msbp.analysis.figures import POINTS, Figure, Series
 from msbp.analysis.render import files, renderings
 from msbp.analysis.runs import Sources
 
@@ -114,7 +114,7 @@ def test_an_empty_figure_is_not_drawn_but_says_what_to_run(sources):
     assert files(shown).keys() == {"csv", "md", "tex"}
     assert "- `python -m src.bench case=mnist sweep=k`" in files(shown)["md"]
     with pytest.raises(ValueError, match="nothing to draw"):
-        images(shown.figure)
+        shown.figure.images()
 
 
 @pytest.fixture
@@ -125,9 +125,9 @@ def figure():
 
 
 def test_a_figure_is_drawn_as_png_and_svg_the_same_each_time(figure):
-    first = images(figure)
+    first = figure.images()
     assert first["png"].startswith(b"\x89PNG") and b"<svg" in first["svg"]
-    assert first == images(figure)
+    assert first == figure.images()
 
 
 ODD = {  # what a user's matplotlibrc may set
@@ -138,13 +138,13 @@ ODD = {  # what a user's matplotlibrc may set
 
 
 def test_a_users_settings_of_matplotlib_change_no_byte_of_an_image(figure):
-    plain = images(figure)
+    plain = figure.images()
     with matplotlib.rc_context(ODD):
-        assert images(figure) == plain
+        assert figure.images() == plain
 
 
 BACKEND = """
-from msbp.analysis.drawing import own_style
+from msbp.analysis.figures import own_style
 with own_style():
     import matplotlib
     print(matplotlib.rcParams["axes.grid"])

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from hydra.errors import HydraException
 
-from msbp.analysis.drawing import forest_rows
+from msbp.analysis.claims import forest_rows
 from msbp.analysis.render import files, markdown, renderings
 from msbp.analysis.report import (
     HEIGHT,

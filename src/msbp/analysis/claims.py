@@ -4,7 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
+import jinja2
 import numpy as np
 import pandas as pd
 from hydra.utils import get_method
@@ -12,7 +14,6 @@ from hydra.utils import get_method
 from ..files import Fields
 from .claim_rules import Measured
 from .comparisons import questions
-from .drawing import forest_plot
 from .render import COMMAND, EMPTY, Document, Sheet, bullet
 from .runs import Sources
 from .settings import Config
@@ -21,6 +22,9 @@ from .tables import Table, fill
 from .verdicts import LEAST, Family, Region, Setting, Verdict, Word, counts, effect_of, judge, pool
 
 NAME, CAPTION = "claims", "Claims of the paper, and whether they reproduce here."
+FOREST = Path(__file__).with_name("forest.svg")
+ROW = 22  # pixels of a forest plot
+KEY = "Dotted: edges of the claim; orange: the paper; pale rows do not count."
 HEADER = ["Claim of the paper", "Here"]
 SETTING = "setting"
 PARTS = ["estimate", "95 % interval", "paper", "n", "verdict"]
@@ -298,3 +302,47 @@ def details(claim: Claim) -> Sheet:
 def absence(setting: Setting) -> str:
     """Return a setting without runs, with the reason where there is one."""
     return setting.name + (f" ({setting.note})" if setting.note else "")
+
+
+def forest_plot(claim: Claim) -> str:
+    """Return the forest plot of a claim as an image of its own, for light and dark pages."""
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    rows = forest_rows(claim)
+    about = {"height": ROW * len(rows) + 28, "title": claim.config["effect"], "step": ROW, "key": KEY}
+    return environment.from_string(FOREST.read_text(encoding="utf-8")).render(rows=rows, **about) + "\n"
+
+
+def forest_rows(claim: Claim) -> list[Fields]:
+    """Return the estimates with positions in percent of the axis, which spans all that counts, and as text.
+
+    kind: pooled, counted or uncounted. Intervals end with the axis; estimates beyond it have no position.
+    """
+    unit, rows = claim.unit, [row for row in claim.rows if row["n"]]
+    edges = [claim.config[edge] for edge in ("low", "high") if claim.config.get(edge) is not None]
+    counted = [row for row in rows if row["verdict"] != "not counted"] or rows
+    ends = [row[name] for row in counted for name in ("low", "high", "estimate", "paper")]
+    ends = [end for end in [*ends, *edges] if end is not None and np.isfinite(end)]
+    least, width = min(ends), (max(ends) - min(ends)) or 1.0
+
+    def position(value: float | None) -> float | None:
+        if value is None or not np.isfinite(value):
+            return None
+        return round(float(np.clip(4 + 92 * (value - least) / width, 0, 100)), 2)
+
+    def inside(value: float | None) -> float | None:
+        at = position(value)
+        return at if at is not None and 0 < at < 100 else None
+
+    lines = []
+    for row in rows:
+        low, high, dot = position(row["low"]), position(row["high"]), position(row["estimate"])
+        interval = f" ({unit.text(row['low'])} to {unit.text(row['high'])})" if low is not None else ""
+        kind = "pooled" if not row["setting"] else "counted" if row["verdict"] == "counted" else "uncounted"
+        lines.append({
+            "kind": kind, "label": row["setting"] or f"{row['family']}, pooled",
+            "dot": inside(row["estimate"]), "radius": 6 if kind == "pooled" else 4,
+            "low": dot if low is None else low, "high": dot if high is None else high,
+            "paper": inside(row["paper"]), "edges": [position(edge) for edge in edges],
+            "text": f"{unit.text(row['estimate'])}{unit.suffix}{interval}, n = {row['n']}",
+        })  # fmt: skip
+    return lines

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from .drawing import IMAGES, Figure, images
 from .settings import together
 
 if TYPE_CHECKING:
     from .claims import Claim
+    from .figures import Figure
 
 EMPTY, COMMAND = "–", "command"
+IMAGES = ("png", "svg")
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Letters that a format would take for markup; each cell passes through its table once.
 MARKDOWN = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_<>&|~$[]#"})
@@ -112,7 +113,7 @@ class Document:
     missing: list[str] = field(default_factory=list)
     blank: list[str] = field(default_factory=list)
     filled: Sheet | None = None
-    figure: Figure | None = None
+    figure: "Figure | None" = None
     measured: bool = False
     claims: Sequence["Claim"] = ()
     forests: dict[str, str] = field(default_factory=dict)
@@ -134,7 +135,7 @@ class Document:
     @cached_property
     def images(self) -> dict[str, bytes]:
         """The image by suffix, drawn once."""
-        return images(self.figure) if self.figure and not self.figure.empty else {}
+        return self.figure.images() if self.figure and not self.figure.empty else {}
 
 
 def files(document: Document, draw: bool = True) -> dict[str, str | bytes]:

@@ -22,8 +22,7 @@ from rich.progress import track
 from ..files import Fields
 from ..record import counts, different, flat, settings, signature
 from . import benchmarks, theory
-from .claims import Claim
-from .drawing import forest_rows
+from .claims import Claim, forest_rows
 from .measurements import Result
 from .render import Document, markdown, pipe_table, renderings
 from .runs import Sources

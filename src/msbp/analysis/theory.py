@@ -13,7 +13,7 @@ import pandas as pd
 
 from ..files import Fields
 from .benchmarks import command, frame, platform, rule_notes
-from .drawing import POINTS, Figure, Series
+from .figures import POINTS, Figure, Series
 from .measurements import Result
 from .plan import measurements, missing_commands
 from .render import COMMAND, EMPTY, Document, Sheet, digits, pipe_table
@@ -41,14 +41,14 @@ def complexity(config: Config, sources: Sources) -> Document:
     for listed, measured in zip(config["benchmarks"], measurements(config, sources), strict=True):
         header = [f"by {listed['sweep']}: {LETTERS[listed['sweep']]}", *COSTS, COMMAND]
         result = results.get((listed["case"], listed["sweep"]))
-        rows = pd.DataFrame() if result is None else costs(result, config["inputs"], config["outputs"])
+        rows = costs(result, config["inputs"], config["outputs"]) if result else pd.DataFrame()
         lines = [cost_cells(row) for _, row in rows.iterrows()] or [
             ["not measured yet", *[EMPTY] * len(COSTS)]
         ]
-        commands = [measured.command if rows.empty else command(result), *[""] * (len(lines) - 1)]
+        commands = [command(result) if result and len(rows) else measured.command, *[""] * (len(lines) - 1)]
         lines = [[*line, words] for line, words in zip(lines, commands, strict=True)]
         text.blocks.append(pd.DataFrame(lines, columns=header))
-        if result is not None and len(rows):
+        if result and len(rows):
             numbers.append(rows)
             shown.append(result)
     text.below += [*NOTES, *rule_notes(shown)]
