@@ -13,7 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..sparse.kernels import adam_sgd, chain_backward, chain_forward, conv, embedding, lstm, rows, skip_zeros
+from ..sparse.kernels import (
+    adam_sgd,
+    chain_backward,
+    chain_forward,
+    conv,
+    embedding,
+    lstm_backward,
+    lstm_forward,
+    rows,
+    skip_zeros,
+)
 from ..sparse.kernels.embedding import FEW
 from ..sparse.kernels.simd import BYTES
 
@@ -253,11 +263,11 @@ WORKS: dict[Kernel, Callable[[Call], Works]] = {
     embedding.number_all: moved(GRAD_TABLE, lambda call: 4 * call["count"]),
     embedding.gradient_from_factors: of_gradient_from_factors,
     embedding.gradient_from_rows: of_gradient_from_rows,
-    lstm.pack_rows: moved(PACKING, lambda call: 2 * call["m"] * call["n"]),
-    lstm.forward: of_lstm_forward,
-    lstm.gate_gradients: moved(GATE_GRADIENTS, lambda call: 14 * call["n"] * call["H"], 2),
-    lstm.dense_backward: of_dense_backward,
-    lstm.sparse_backward: of_sparse_backward,
+    lstm_forward.pack_rows: moved(PACKING, lambda call: 2 * call["m"] * call["n"]),
+    lstm_forward.forward: of_lstm_forward,
+    lstm_backward.gate_gradients: moved(GATE_GRADIENTS, lambda call: 14 * call["n"] * call["H"], 2),
+    lstm_backward.dense_backward: of_dense_backward,
+    lstm_backward.sparse_backward: of_sparse_backward,
     rows.product: of_entries_product,
     rows.pack: moved(PACKING, lambda call: 2 * call["m"] * call["n"]),
     rows.by_chunk: moved(BY_COLUMN, lambda call: 4 * call["N"] * call["k"]),
