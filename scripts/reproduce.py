@@ -6,23 +6,25 @@ work of one outputs folder.
 """
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import hydra
+import pandas as pd
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 from pydantic import PositiveInt
 
 from msbp import jobs
-from msbp.analysis.plan import Plan
-from msbp.analysis.runs import own
+from msbp.analysis.runs import Sources, own
 from msbp.analysis.settings import Config, configs, plain, settings_from
 from msbp.cli import start
 from msbp.config import CONF, ROOT, Options, Paths, compose
@@ -44,6 +46,27 @@ class ReproduceOptions(Options):
     paths: Paths
     table: dict[str, Any] | None = None
     figure: dict[str, Any] | None = None
+
+
+@dataclass
+class Plan:
+    """Jobs that configs still lack whenever it is called.
+
+    read: returns the present measurements. where: overrides for every run. only: names of tasks, None for all
+    of them and benchmarks. without: overrides of data whose runs are left out.
+    """
+
+    configs: Sequence[Config]
+    read: Callable[[], Sources]
+    where: Sequence[str] = ()
+    only: Collection[str] | None = None
+    without: set[tuple[str, ...]] = field(default_factory=set)
+
+    def __call__(self) -> list[jobs.Job]:
+        return [job for job in requested(self.configs, self.read(), self.where) if self._takes(job)]
+
+    def _takes(self, job: jobs.Job) -> bool:
+        return (self.only is None or job.task in self.only) and job.data not in self.without
 
 
 @hydra.main(config_path=CONF, config_name="reproduce", version_base="1.3")
@@ -112,6 +135,42 @@ def leave_out_what_has_no_data(plan: Plan, also: tuple[str, ...]) -> None:
         if why := reasons.get((*data, *also)):
             print(f"{data[0]}: {count} runs left out. {why}", file=sys.stderr, flush=True)
             plan.without.add(data)
+
+
+def requested(configs: Iterable[Config], sources: Sources, where: Sequence[str] = ()) -> list[jobs.Job]:
+    """Return the commands that configs lack, each once; where: overrides for every run.
+
+    First those that need the machine to themselves. Seed by seed, so that the rows of a block take turns, and
+    what makes the machine slow for a while meets all alike.
+    """
+    by_key: dict[str, jobs.Job] = {}
+    for config in configs:
+        for job in (*runs(config, sources, where), *benchmarks(config, sources)):
+            if job.key not in by_key or job.alone:
+                by_key[job.key] = job
+    return sorted(by_key.values(), key=lambda job: not job.alone)
+
+
+def runs(config: Config, sources: Sources, where: Sequence[str]) -> Iterator[jobs.Job]:
+    """Yield the missing runs block by block; a run without the times that its table shows is run again."""
+    required = sources.required(config)
+    required["block"] = pd.factorize(required.row.map(lambda row: row.block))[0]
+    lacking = required[~required.present.astype(bool) | required.untimed.astype(bool)]
+    for each in lacking.sort_values(["block", "seed"], kind="stable").itertuples():
+        row, setting = each.row, sources.settle(each.row.overrides)
+        assert setting is not None  # rows without one require no runs
+        (task, *rest), again = row.overrides, ["force=true"] * each.untimed
+        words = "-m", "src.train", task, *where, f"seed={each.seed}", *rest, *again
+        key = f"{setting.signature}-s{each.seed}"
+        yield jobs.Job(key, words, alone=each.seed < row.timed, overrides=(task, *where, *rest))
+
+
+def benchmarks(config: Config, sources: Sources) -> Iterator[jobs.Job]:
+    """Yield the missing benchmarks."""
+    outputs = [word for word in sources.where if word.startswith("paths.outputs=")]
+    for command in sources.missing_benchmarks(config):
+        _, *words = shlex.split(command)
+        yield jobs.Job("-".join(["bench", *words[2:]]), (*words, *outputs), alone=True)
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:

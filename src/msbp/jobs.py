@@ -3,18 +3,19 @@
 import ctypes
 import multiprocessing
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from threading import Lock
-from typing import Protocol
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -26,17 +27,33 @@ PR_SET_PDEATHSIG = 1  # prctl.h
 LOOK = 0.5  # seconds between two looks at the logs
 
 
-class Job(Protocol):
-    """words: what comes after `python`; command: the same for a shell; alone: nothing may run beside it."""
+@dataclass(frozen=True)
+class Job:
+    """One command: a run of one seed, or a benchmark. alone: its times count, so nothing else may run.
+
+    key: equal for equal requests, and a file name. words: what comes after `python`. overrides: the run's,
+    but for its seed; none for a benchmark.
+    """
+
+    key: str
+    words: tuple[str, ...]
+    alone: bool
+    overrides: tuple[str, ...] = ()
 
     @property
-    def key(self) -> str: ...
+    def command(self) -> str:
+        """The command for a shell, in the project's top folder."""
+        return shlex.join(["python", *self.words])
+
     @property
-    def words(self) -> Sequence[str]: ...
+    def task(self) -> str:
+        """Name of the task; empty for a benchmark."""
+        return self.overrides[0].removeprefix("task=") if self.overrides else ""
+
     @property
-    def command(self) -> str: ...
-    @property
-    def alone(self) -> bool: ...
+    def data(self) -> tuple[str, ...]:
+        """Overrides that choose the data."""
+        return tuple(word for word in self.overrides if word.startswith(("task", "experiment=", "paths.")))
 
 
 class Runner:

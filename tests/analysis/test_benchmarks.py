@@ -24,7 +24,6 @@ from msbp.analysis.benchmarks import (
     write,
 )
 from msbp.analysis.measurements import checked
-from msbp.analysis.plan import measurements
 from msbp.analysis.render import digits
 from msbp.analysis.runs import Sources, read_benchmarks
 
@@ -174,7 +173,7 @@ def test_a_partial_result_gives_way_to_a_full_one_which_it_never_replaces(tmp_pa
     with pytest.raises(ValueError, match=r"mnist \('only=\[msbp\]' seconds=1\): only full benchmarks"):
         publish(tmp_path, tmp_path / "published/bench.json")
     wanted = {"benchmarks": [{"case": "mnist", "sweep": None}]}
-    assert not measurements(wanted, Sources(runs_of([]), settle, [part]))[0].present
+    assert Sources(runs_of([]), settle, [part]).missing(wanted)
     assert write(tmp_path, result()) and write(tmp_path, part) == []
     assert read_benchmarks(tmp_path, []) == [result()]
 

@@ -4,8 +4,8 @@ import shlex
 
 import pytest
 
-from msbp.analysis.plan import Plan, jobs
 from msbp.analysis.runs import Sources
+from scripts.reproduce import Plan, requested
 
 BASE, MSBP = ("task=mnist", "method=baseline"), ("task=mnist", "method=msbp")
 
@@ -21,7 +21,7 @@ def lacking(runs_of, settle):
     """The commands of what configs lack beside these records."""
 
     def lacking(*configs, records=(), where=()):
-        return jobs(configs, Sources(runs_of(records), settle), where)
+        return requested(configs, Sources(runs_of(records), settle), where)
 
     return lacking
 
@@ -61,7 +61,7 @@ def test_timed_runs_come_first_and_run_alone_also_where_another_table_shows_only
 
 
 def test_rows_of_a_task_that_does_not_exist_are_left_out(runs_of):
-    assert jobs([config()], Sources(runs_of([]), lambda overrides: None)) == []
+    assert requested([config()], Sources(runs_of([]), lambda overrides: None)) == []
 
 
 def test_a_plan_follows_the_records_and_leaves_out_excluded_data(runs_of, record_of, settle):

@@ -3,9 +3,8 @@
 import pytest
 from omegaconf import OmegaConf
 
-from msbp.analysis.plan import coverage, measurements, missing_commands
 from msbp.analysis.runs import Sources
-from msbp.analysis.settings import Setting, SettingStore, settings_from, together
+from msbp.analysis.settings import Setting, SettingStore, rows_of, settings_from, together
 
 ROWS = [{"label": "MLP", "overrides": ["method=baseline"]}, {"label": "MSBP", "overrides": ["method=msbp"]}]
 BLOCK = {"title": "MNIST", "task": "mnist", "score": "Acc (%)", "rows": ROWS}
@@ -26,48 +25,51 @@ def sources(runs_of, settle):
     return lambda *records, **more: Sources(runs_of(records), settle, **more)
 
 
-def test_a_row_tells_its_overrides_and_which_seeds_are_there(sources, record_of):
-    base, msbp = coverage(table(), sources(record_of("task=mnist method=msbp", 1)))
-    assert base.row.overrides == ("task=mnist", "method=baseline") and base.missing == (0, 1, 2)
-    assert (msbp.present, msbp.missing, msbp.row.timed) == ((1,), (0, 2), 3)
+def test_a_table_requires_the_seeds_of_its_rows_and_knows_which_are_there(sources, record_of):
+    required = sources(record_of("task=mnist method=msbp", 1)).required(table())
+    assert [(row.overrides, row.timed) for row in required.row] == [
+        (("task=mnist", f"method={method}"), 3) for method in ("baseline", "msbp") for _ in range(3)
+    ]
+    assert list(required.seed) == [0, 1, 2, 0, 1, 2] and list(required.index[required.present]) == [4]
 
 
 def test_a_block_may_have_fewer_seeds_and_fewer_times(sources):
-    covered = coverage(table(seeds=2, timed=1), sources())[0].row
-    assert (covered.seeds, covered.timed) == (2, 1)
+    row = next(rows_of(table(seeds=2, timed=1)))
+    assert (row.seeds, row.timed) == (2, 1)
+    assert list(sources().required(table(seeds=2, timed=1)).seed) == [0, 1, 0, 1]
 
 
-def test_a_table_without_seconds_requires_no_times(sources):
-    assert coverage(table(["score"]), sources())[0].row.timed == 0
+def test_a_table_without_seconds_requires_no_times():
+    assert next(rows_of(table(["score"]))).timed == 0
 
 
 def test_a_timed_seed_without_comparable_times_is_named(sources, record_of):
     runs = [record_of("task=mnist method=msbp", seed, times_comparable=seed == 1) for seed in range(3)]
-    row = coverage(table(timed=2), sources(*runs))[1]
-    assert row.without_times == (0,) and row.with_times == (1,) and not row.missing
+    required = sources(*runs).required(table(timed=2))[3:]
+    assert list(required.untimed) == [True, False, False] and required.present.all()
 
 
-def test_a_row_of_a_task_without_a_file_is_listed_as_unknown(runs_of):
-    row, _ = coverage(table(), Sources(runs_of([]), lambda overrides: None))
-    assert not row.known
+def test_a_row_of_a_task_without_a_file_requires_no_runs(runs_of):
+    assert Sources(runs_of([]), lambda overrides: None).required(table()).empty
+    assert Sources(runs_of([]), lambda overrides: None).missing(table()) == []
 
 
 def test_a_grid_requires_the_baseline_and_for_each_k_sbp_and_every_gamma(sources):
-    cells = coverage({"grid": GRID}, sources())
-    assert [" ".join(cell.row.overrides) for cell in cells] == [
+    required = sources().required({"grid": GRID})
+    assert [" ".join(row.overrides) for row in required.row[required.seed == 0]] == [
         "task=mnist method=baseline", "task=mnist method=sbp method.r=0.01",
         "task=mnist method=msbp method.r=0.01 method.gamma=0.1",
         "task=mnist method=msbp method.r=0.01 method.gamma=0.2",
     ]  # fmt: skip
-    assert {cell.row.seeds for cell in cells} == {2}
+    assert {row.seeds for row in required.row} == {2}
 
 
 def test_missing_runs_are_listed_as_commands_each_once(sources, record_of):
     base = [record_of("task=mnist method=baseline", seed) for seed in (0, 1)]
-    assert missing_commands({"grid": GRID}, sources(*base, where=["paths.outputs=/tmp/x"])) == [
+    assert sources(*base, where=["paths.outputs=/tmp/x"]).missing({"grid": GRID}) == [
         "sweep it all paths.outputs=/tmp/x"
     ]
-    assert missing_commands(table(), sources(*base))[0] == (
+    assert sources(*base).missing(table())[0] == (
         "python -m src.train -m task=mnist 'seed=range(0,3)' method=baseline"
     )
 
@@ -76,15 +78,15 @@ def test_a_figure_of_angles_requires_runs_with_angles(sources, record_of, angles
     signature = "task=mnist method=msbp"
     watched = angles_of([{"config": {"signature": signature, "seed": 2, "method": "msbp"}, **ANGLE}])
     plain = record_of(signature, 0)
-    row = coverage(table() | {"shows": "angles"}, sources(plain, angles=watched))[1]
-    assert row.present == (2,)
+    required = sources(plain, angles=watched).required(table() | {"shows": "angles"})[3:]
+    assert list(required.seed[required.present]) == [2]
 
 
 def test_a_benchmark_is_there_or_has_a_command(sources):
     config = {"benchmarks": [{"case": "mnist", "sweep": "k"}, {"case": "mnist", "sweep": "hidden"}]}
-    by_k, by_hidden = measurements(config, sources(benchmarks=[{"case": "mnist", "sweep": "k"}]))
-    assert by_k.present and not by_hidden.present
-    assert by_hidden.command == "python -m src.bench case=mnist sweep=hidden"
+    measured = sources(benchmarks=[{"case": "mnist", "sweep": "k"}])
+    assert measured.missing(config) == ["python -m src.bench case=mnist sweep=hidden"]
+    assert measured.benchmark("mnist", "k") and not measured.benchmark("mnist", "hidden")
 
 
 def test_commands_that_differ_in_the_method_alone_are_one_sweep():

@@ -12,14 +12,11 @@ import numpy as np
 import pandas as pd
 
 from .benchmarks import command as command_of
+from .benchmarks import frame, whole_pass
 from .benchmarks import name as name_of
-from .benchmarks import points, whole_pass
-from .figures import swept
-from .grid import BASELINE, SBP, gather, scores
 from .measurements import Result
-from .plan import missing_commands
-from .runs import Sources
-from .settings import Config, rows_of, together
+from .runs import BASELINE, SBP, Sources, gather, scores
+from .settings import Config, benchmark_command, rows_of, together
 from .statistics import LEVEL, Tested, f_ratio, holm, jackknife, log_sd, log_slope, welch_t
 from .tables import Table
 from .verdicts import FAMILIES, Setting, family_of
@@ -261,7 +258,7 @@ def angle_setting(config: Config, part: str, ks: str, values: pd.Series, group: 
 
 def slope_by_k(config: Config, measured: Measured) -> Iterator[Setting]:
     """Yield the slope of log BP time by log k, for SBP and for MSBP; here n counts values of k."""
-    result, command = swept_result(config, measured)
+    result, command = swept(config, measured)
     for method in ("sbp", "msbp"):
         times = relative_times(result, method, "dense")
         times = times[(times.k > 0) & (times.k <= config["largest"]) & (times.ratio > 0)]
@@ -274,7 +271,7 @@ def slope_by_gamma(config: Config, measured: Measured) -> Iterator[Setting]:
 
     γ = 0 is left out, since that is SBP.
     """
-    result, command = swept_result(config, measured)
+    result, command = swept(config, measured)
     times = relative_times(result, "msbp", "sbp")
     times = times[(times.value > 0) & (times.ratio > 0)]
     effect = log_slope(times.value, times.ratio) if len(times) > 2 else None
@@ -286,19 +283,16 @@ def relative_times(result: Result | None, name: str, than: str) -> pd.DataFrame:
 
     They were measured in turns, so that the ratio is free of a machine's drift over the minutes of a sweep.
     """
-    ratios = []
-    for point in points(result) if result else ():
-        rows = {row["name"]: row for row in point["rows"]}
-        if {name, than} <= rows.keys() and rows[than]["bp_ms"]:
-            k = max(rows[name].get("k_per_layer", {}).values(), default=0)
-            ratios.append((point["value"], k, rows[name]["bp_ms"] / rows[than]["bp_ms"]))
-    return pd.DataFrame(ratios, columns=["value", "k", "ratio"], dtype=float)
+    if result is None:
+        return pd.DataFrame(columns=["value", "k", "ratio"], dtype=float)
+    rows = frame(result).set_index("point")
+    times, others = rows[rows.name == name], rows.bp_ms[rows.name == than]
+    ratios = pd.DataFrame({"value": times.value, "k": times.k.fillna(0), "ratio": times.bp_ms / others})
+    return ratios[np.isfinite(ratios.ratio.astype(float))].astype(float)
 
 
-def swept_result(config: Config, measured: Measured) -> tuple[Result | None, str]:
-    """Return the sweep that a claim lists, unless its BP is by the earlier rule, and the command for it."""
-    result = swept(config, measured.sources)
+def swept(config: Config, measured: Measured) -> tuple[Result | None, str]:
+    """Return the sweep that a claim lists, and the command for it."""
     listed = config["benchmarks"][0]
-    command = f"python -m src.bench case={listed['case']} sweep={listed['sweep']}"
-    command = next(iter(missing_commands(config, measured.sources)), command)
-    return (result if result and whole_pass(result) else None), command
+    command = next(iter(measured.sources.missing(config)), benchmark_command(**listed))
+    return measured.sources.benchmark(**listed), command

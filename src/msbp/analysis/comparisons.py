@@ -10,7 +10,6 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from .plan import missing_commands
 from .render import COMMAND, EMPTY, Document, Sheet
 from .runs import Sources
 from .settings import Config
@@ -31,7 +30,7 @@ NOTE = (
 def document(config: Config, sources: Sources) -> Document:
     """Return the table and its questions; `against` lists the labels that each row is compared with."""
     table = fill(config, sources)
-    missing = missing_commands(config, sources)
+    missing = sources.missing(config)
     shown = tabulated(table, lambda rows: sheet(config, table, rows), numbers(config, table), missing)
     shown.sheets += [questions({config["name"]: config}, sources)] if config.get("questions") else []
     return shown

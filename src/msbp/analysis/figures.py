@@ -11,12 +11,10 @@ from typing import Any
 import pandas as pd
 
 from .benchmarks import frame, platform, whole_pass
-from .grid import SBP, gather, scores
 from .measurements import Result
-from .plan import coverage, missing_commands
 from .render import IMAGES, Document
-from .runs import Sources
-from .settings import Config
+from .runs import SBP, Sources, gather, scores
+from .settings import Config, rows_of
 from .statistics import Interval, Values, deviation_interval, mean_interval
 from .verdicts import LEAST
 
@@ -125,7 +123,7 @@ def by_gamma(
 def bp_time(config: Config, sources: Sources) -> Document:
     """Milliseconds of a backward pass by k, for SBP, MSBP and the full gradient."""
     figure = Figure("Time of the backward pass", "k of 500 entries", "backward pass (ms per step)", log="xy")
-    result = swept(config, sources)
+    result = sources.benchmark(**config["benchmarks"][0])
     if result:
         for colour, name in enumerate(("sbp", "msbp"), 1):
             figure.series.append(Series(name.upper(), timed(result, name), colour, DASHED[name]))
@@ -141,7 +139,7 @@ def tradeoff(config: Config, sources: Sources) -> Document:
     figure = Figure(
         "Accuracy against time of the backward pass", "backward pass (ms per step)", "accuracy (%)", log="x"
     )
-    grid, result = config["grid"], swept(config, sources)
+    grid, result = config["grid"], sources.benchmark(**config["benchmarks"][0])
     runs = gather(grid, sources)
     if result:
         for name, gamma in (("sbp", SBP), ("msbp", config["gamma"])):
@@ -165,7 +163,7 @@ def angle(config: Config, sources: Sources) -> Document:
     figure = Figure("Gradient estimation angle", "epoch", "degrees", log="y")
     parts = [sources.angles[:0]]
     colours: dict[int, int] = {}
-    for row in (covered.row for covered in coverage(config, sources)):
+    for row in rows_of(config):
         angles = sources.angles_of(row.overrides)
         if len(angles):
             first = angles.iloc[0]
@@ -210,13 +208,13 @@ def departure(config: Config, sources: Sources) -> Document:
     """‖sent − true‖ / ‖true‖ of gradients summed over an epoch, by epoch: weights solid, biases dashed."""
     figure = Figure("Departure from the true gradient", "epoch", "share of its norm")
     parts = [sources.angles[:0]]
-    for colour, covered in enumerate(coverage(config, sources), 1):
-        angles = sources.angles_of(covered.row.overrides)
+    for colour, row in enumerate(rows_of(config), 1):
+        angles = sources.angles_of(row.overrides)
         angles = angles[[("departure" in record) for record in angles.record]]
         for kind, style in (("weight", "-"), ("bias", "--")) if len(angles) else ():
             values = pd.Series([record["departure"][kind] for record in angles.record], angles.index)
             line = over_training(values, angles.epoch)
-            figure.series.append(Series(f"{covered.row.label}: {kind}", line, colour, style))
+            figure.series.append(Series(f"{row.label}: {kind}", line, colour, style))
         parts.append(angles)
     shown = pd.concat(parts)
     return document(config, sources, figure, angles=shown)
@@ -228,13 +226,6 @@ def over_training(values: pd.Series, epochs: pd.Series) -> pd.DataFrame:
         (epoch, mean_interval(each) or single(each.iloc[0]), len(each))
         for epoch, each in values.groupby(epochs)
     )
-
-
-def swept(config: Config, sources: Sources) -> Result | None:
-    """Return the first benchmark that the config lists."""
-    listed = config["benchmarks"][0]
-    key = listed["case"], listed["sweep"]
-    return next((result for result in sources.benchmarks if (result["case"], result["sweep"]) == key), None)
 
 
 def timed(result: Result, name: str) -> pd.DataFrame:
@@ -280,7 +271,7 @@ def document(
         used = sources.runs.merge(angles[["signature", "seed"]].drop_duplicates())
     return Document(
         config["name"], config["caption"], numbers=figure.numbers(), figure=figure, measured=measured,
-        missing=missing_commands(config, sources), used=none if used is None else used,
+        missing=sources.missing(config), used=none if used is None else used,
         angles=none if angles is None else angles,
     )  # fmt: skip
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from .plan import missing_commands
 from .render import EMPTY, Document, Sheet, fixed
-from .runs import Sources
-from .settings import Config, cells
+from .runs import SBP, Sources, gather, scores
+from .settings import Config
 from .statistics import (
     Interval,
     Tested,
@@ -28,24 +27,8 @@ from .statistics import (
     welch_t,
 )
 
-BASELINE, SBP = -1.0, 0.0  # γ of the baseline's runs, whose k is 0, and of SBP's
 NONE = "no runs of both methods yet"
 WEAK = "below the critical value: not significant at 5 %"
-
-
-def gather(grid: Config, sources: Sources) -> pd.DataFrame:
-    """Return the runs of a grid of conf/grid with their k and γ; the baseline's are at k = 0, γ = -1."""
-    parts = []
-    for (k, gamma), row in cells(grid).items():
-        key = {"k": 0, "gamma": BASELINE} if k is None else {"k": k, "gamma": gamma}
-        parts.append(sources.runs_of(row.overrides).assign(**key))
-    return pd.concat(parts, ignore_index=True)
-
-
-def scores(runs: pd.DataFrame, k: int = 0, gamma: float = BASELINE) -> pd.Series:
-    """Return the scores at one k and γ by seed."""
-    values = runs.test[(runs.k == k) & (runs.gamma == gamma)]
-    return values.set_axis(runs.seed[values.index]).sort_index()
 
 
 @dataclass(frozen=True)
@@ -90,7 +73,7 @@ def document(config: Config, sources: Sources, kind: Kind) -> Document:
     blank = [f"k = {k}" for k in numbers.k.unique() if k not in set(shown.k)]
     return Document(
         config["name"], config["caption"], [sheet(config, numbers, kind)], numbers,
-        used=runs[runs.k > 0], missing=missing_commands(config, sources), blank=blank,
+        used=runs[runs.k > 0], missing=sources.missing(config), blank=blank,
         filled=sheet(config, shown, kind) if len(shown) else None,
     )  # fmt: skip
 

@@ -36,7 +36,7 @@ from .measurements import (
     checked,
     separated,
 )
-from .settings import Config, Settle
+from .settings import Config, Settle, benchmark_command, cells, rows_of
 
 if TYPE_CHECKING:
     from .tables import Table
@@ -60,6 +60,7 @@ DTYPES: dict[str, type] = dict.fromkeys(FLOATS, float) | {
 }
 
 
+BASELINE, SBP = -1.0, 0.0  # γ of a grid's baseline, whose k is 0, and of its runs of SBP
 Groups = Mapping[str, pd.DataFrame]
 ANGLE_KEY = ["signature", "seed", "step"]
 ANGLE_COLUMNS = (*ANGLE_KEY, "method", "k", "epoch", "total", "hidden", "record")
@@ -93,6 +94,37 @@ class Sources:
         """Return the angles measured in runs of a setting."""
         return self._of(self.angles, self._angles_by_signature, overrides)
 
+    def benchmark(self, case: str, sweep: str | None) -> Result | None:
+        """Return the first result of a case by itself, or of its sweep."""
+        key = case, sweep
+        return next((each for each in self.benchmarks if (each["case"], each["sweep"]) == key), None)
+
+    def required(self, config: Config) -> pd.DataFrame:
+        """Return the seeds that rows of a config require: present, on record; untimed, without times to show.
+
+        Rows of a task without a file require none. A figure of angles requires runs with angles.
+        """
+        seeds_of = self.angles_of if config.get("shows") == "angles" else self.runs_of
+        seeds = []
+        for row in rows_of(config):
+            runs = self.runs_of(row.overrides)
+            present, timed = set(seeds_of(row.overrides).seed), set(runs.seed[runs.times_comparable])
+            for seed in range(row.seeds) if self.settle(row.overrides) else ():
+                seeds.append((row, seed, seed in present, seed < row.timed and seed in present - timed))
+        return pd.DataFrame(seeds, columns=["row", "seed", "present", "untimed"])
+
+    def missing(self, config: Config) -> list[str]:
+        """Return the commands that fill what is missing of a table or figure, each once."""
+        required = self.required(config)
+        commands = [row.command(self.where) for row in required.row[~required.present.astype(bool)]]
+        return list(dict.fromkeys([*commands, *self.missing_benchmarks(config)]))
+
+    def missing_benchmarks(self, config: Config) -> list[str]:
+        """Return the commands of the listed benchmarks without a result; partial ones do not count."""
+        full = [each for each in self.benchmarks if not each.get("settings")]
+        have = [{"case": each["case"], "sweep": each["sweep"]} for each in full]
+        return [benchmark_command(**each) for each in config.get("benchmarks", ()) if each not in have]
+
     @cached_property
     def _runs_by_signature(self) -> Groups:
         return dict(iter(self.runs.groupby("signature")))
@@ -104,6 +136,21 @@ class Sources:
     def _of(self, frame: pd.DataFrame, groups: Groups, overrides: Sequence[str]) -> pd.DataFrame:
         setting = self.settle(overrides)
         return groups.get(setting.signature, frame[:0]) if setting else frame[:0]
+
+
+def gather(grid: Config, sources: Sources) -> pd.DataFrame:
+    """Return the runs of a grid of conf/grid with their k and γ; the baseline's are at k = 0, γ = -1."""
+    parts = []
+    for (k, gamma), row in cells(grid).items():
+        key = {"k": 0, "gamma": BASELINE} if k is None else {"k": k, "gamma": gamma}
+        parts.append(sources.runs_of(row.overrides).assign(**key))
+    return pd.concat(parts, ignore_index=True)
+
+
+def scores(runs: pd.DataFrame, k: int = 0, gamma: float = BASELINE) -> pd.Series:
+    """Return the scores at one k and γ by seed."""
+    values = runs.test[(runs.k == k) & (runs.gamma == gamma)]
+    return values.set_axis(runs.seed[values.index]).sort_index()
 
 
 def frame(path: Path | str = "outputs") -> pd.DataFrame:

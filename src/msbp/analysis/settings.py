@@ -134,6 +134,11 @@ def command(shared: Sequence[str], row: Sequence[str], seeds: int) -> str:
     return shlex.join(["python", "-m", "src.train", "-m", *shared, f"seed=range(0,{seeds})", *row])
 
 
+def benchmark_command(case: str, sweep: str) -> str:
+    """Return the command of a benchmark that a table or figure lists."""
+    return f"python -m src.bench case={case} sweep={sweep}"
+
+
 def together(commands: Sequence[str]) -> str:
     """Return commands as one sweep if only their methods differ, and one after the other if not."""
     lines = [shlex.split(command) for command in dict.fromkeys(filter(None, commands))]

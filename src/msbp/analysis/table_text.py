@@ -11,7 +11,6 @@ import pandas as pd
 
 from .benchmarks import whole_pass
 from .measurements import Result
-from .plan import missing_commands
 from .render import COMMAND, EMPTY, Document, Sheet
 from .runs import Sources, bleu_rules
 from .settings import SECONDS, Config
@@ -40,7 +39,7 @@ def document(config: Config, sources: Sources) -> Document:
     """Return the table that a file of conf/table lists row by row."""
     table = fill(config, sources)
     notes = [*config.get("notes", ()), *bootstrap_notes(table)]
-    return document_of(table, missing_commands(config, sources), notes)
+    return document_of(table, sources.missing(config), notes)
 
 
 def document_of(table: Table, missing: Sequence[str] = (), below: Sequence[str] = ()) -> Document:
@@ -225,7 +224,7 @@ def headline(config: Config, sources: Sources) -> Document:
     lines = pd.DataFrame(headline_rows(config, table, sources.benchmarks), columns=columns)
     return Document(
         config["name"], config["caption"], [headline_sheet(config, table, lines)], numbers(table),
-        used=table.runs, missing=missing_commands(config, sources), blank=list(lines.Task[lines.n == 0]),
+        used=table.runs, missing=sources.missing(config), blank=list(lines.Task[lines.n == 0]),
         filled=headline_sheet(config, table, lines[lines.n > 0]) if lines.n.any() else None,
     )  # fmt: skip
 

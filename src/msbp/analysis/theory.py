@@ -15,10 +15,9 @@ from ..files import Fields
 from .benchmarks import command, frame, platform, rule_notes
 from .figures import POINTS, Figure, Series
 from .measurements import Result
-from .plan import measurements, missing_commands
 from .render import COMMAND, EMPTY, Document, Sheet, digits, pipe_table
 from .runs import Sources
-from .settings import Config
+from .settings import Config, benchmark_command
 
 COSTS = ["row", "k", "nk + m log k", "of mn", "MFLOP", "of dense", "BP (ms)", "of dense", "MiB", "of dense"]
 MEASURED = ("theory", "mflop", "bp_ms", "mib")
@@ -37,16 +36,14 @@ CHECKS = ["check", "condition", "bound", "measured, worst", "problems", "holds",
 def complexity(config: Config, sources: Sources) -> Document:
     """Return a block for each sweep of the benchmark that the config lists."""
     text, numbers, shown = Sheet(config["name"], config["caption"]), [], []
-    results = {(result["case"], result["sweep"]): result for result in sources.benchmarks}
-    for listed, measured in zip(config["benchmarks"], measurements(config, sources), strict=True):
+    for listed in config["benchmarks"]:
         header = [f"by {listed['sweep']}: {LETTERS[listed['sweep']]}", *COSTS, COMMAND]
-        result = results.get((listed["case"], listed["sweep"]))
+        result = sources.benchmark(**listed)
         rows = costs(result, config["inputs"], config["outputs"]) if result else pd.DataFrame()
-        lines = [cost_cells(row) for _, row in rows.iterrows()] or [
-            ["not measured yet", *[EMPTY] * len(COSTS)]
-        ]
-        commands = [command(result) if result and len(rows) else measured.command, *[""] * (len(lines) - 1)]
-        lines = [[*line, words] for line, words in zip(lines, commands, strict=True)]
+        lines = [[*cost_cells(row), ""] for _, row in rows.iterrows()]
+        if not lines:
+            lines = [["not measured yet", *[EMPTY] * len(COSTS), ""]]
+        lines[0][-1] = command(result) if result and len(rows) else benchmark_command(**listed)
         text.blocks.append(pd.DataFrame(lines, columns=header))
         if result and len(rows):
             numbers.append(rows)
@@ -55,7 +52,7 @@ def complexity(config: Config, sources: Sources) -> Document:
     text.below += [f"Measured on {where}." for where in dict.fromkeys(map(platform, shown))]
     return Document(
         config["name"], config["caption"], [text], pd.concat(numbers) if numbers else pd.DataFrame(),
-        missing=missing_commands(config, sources), measured=bool(numbers),
+        missing=sources.missing(config), measured=bool(numbers),
     )  # fmt: skip
 
 
