@@ -12,12 +12,12 @@ from omegaconf import DictConfig
 
 from msbp.analysis import benchmarks
 from msbp.analysis.measurements import BENCHMARKS, RECORDS
-from msbp.analysis.publish import contents, publish, publish_angles
+from msbp.analysis.publish import contents, publish, publish_angles, publish_translations
 from msbp.analysis.render import Document
 from msbp.analysis.report import document
 from msbp.analysis.runs import own
 from msbp.analysis.settings import CLAIMS, Settle, catalogue, plain, settings_from
-from msbp.analysis.translations import PACKED, publish_translations
+from msbp.analysis.significance import PACKED
 from msbp.cli import start
 from msbp.config import CONF, PublishOptions, compose
 from msbp.files import save

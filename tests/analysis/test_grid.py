@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from msbp.analysis import figures, grid
+from msbp.analysis import figures, significance
 from msbp.analysis.render import renderings
 from msbp.analysis.report import document
 from msbp.analysis.runs import Sources
-from msbp.analysis.statistics import f_ratio, pooled_t
+from msbp.analysis.significance import f_ratio, pooled_t
 
 GRID = {
     "name": "small", "task": "mnist", "seeds": 4, "baseline": ["method=baseline"], "sbp": ["method=sbp"],
@@ -19,7 +19,7 @@ AT = {
     "base": "task=mnist method=baseline", "sbp": "task=mnist method=sbp method.r=0.01",
     "msbp": "task=mnist method=msbp method.r=0.01 method.gamma=0.1",
 }  # fmt: skip
-T_TEST = "msbp.analysis.grid.t_test"
+T_TEST = "msbp.analysis.significance.t_test"
 SCORES = {"base": [98.0, 98.1, 98.2], "sbp": [96.1, 96.9, 96.3, 97.0], "msbp": [97.7, 97.9, 97.8, 98.0]}
 
 
@@ -38,7 +38,7 @@ def sources(record_of, runs_of, settle):
     [("t_test", pooled_t(SCORES["sbp"], SCORES["msbp"])), ("f_test", f_ratio(SCORES["sbp"], SCORES["msbp"]))],
 )
 def test_a_cell_has_the_papers_test_beside_the_papers_value(target, value, sources):
-    config = PAPER | {"name": target, "_target_": f"msbp.analysis.grid.{target}"}
+    config = PAPER | {"name": target, "_target_": f"msbp.analysis.significance.{target}"}
     shown = document(config, sources)
     first, *others = shown.numbers.to_dict("records")
     assert (first["value"], first["critical"]) == pytest.approx((value.value, value.critical), rel=1e-5)
@@ -51,7 +51,7 @@ def test_a_cell_has_the_papers_test_beside_the_papers_value(target, value, sourc
 
 
 def test_the_papers_values_are_held_against_the_right_critical_value(sources):
-    shown = grid.f_test(PAPER | {"name": "f_test", "grid": GRID | {"seeds": 20}}, sources)
+    shown = significance.f_test(PAPER | {"name": "f_test", "grid": GRID | {"seeds": 20}}, sources)
     assert list(shown.sheets[0].blocks[0].paper) == ["16.2", "1.9¹"]
     assert "F(19, 19) = 2.168, where the paper prints 2.1" in shown.sheets[0].below[-1]
 
@@ -81,7 +81,7 @@ def test_deviation_is_that_of_the_runs(sources):
 
 
 def test_values_of_k_without_any_test_are_named_apart(sources):
-    shown = grid.t_test(PAPER | {"name": "t_test", "grid": GRID}, sources)
+    shown = significance.t_test(PAPER | {"name": "t_test", "grid": GRID}, sources)
     assert shown.blank == ["k = 20"] and [block.columns[0] for block in shown.filled.blocks] == ["k = 5"]
 
 
@@ -89,6 +89,6 @@ def test_few_runs_give_no_nan(record_of, runs_of, settle):
     for n in (2, 3):
         runs = [record_of(AT[name], seed, test=SCORES[name][seed]) for name in SCORES for seed in range(n)]
         for target in ("t_test", "f_test"):
-            config = PAPER | {"name": target, "_target_": f"msbp.analysis.grid.{target}"}
+            config = PAPER | {"name": target, "_target_": f"msbp.analysis.significance.{target}"}
             shown = document(config, Sources(runs_of(runs), settle))
             assert not any("nan" in text for text in renderings(shown).values())

@@ -6,8 +6,9 @@ import random
 import pytest
 
 from msbp.analysis import table_text
+from msbp.analysis.publish import publish_translations
 from msbp.analysis.runs import Sources, read_runs
-from msbp.analysis.translations import paired_bootstrap, publish_translations
+from msbp.analysis.significance import paired_bootstrap
 
 RULE = "bleu tokenised|nrefs:1|case:lc|eff:no|tok:none|smooth:exp|version:2; detokenised|nrefs:1; beam:10"
 chance = random.Random(0)

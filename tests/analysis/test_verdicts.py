@@ -9,8 +9,19 @@ import pytest
 from msbp.analysis.claim_rules import share_of_gain, share_regained
 from msbp.analysis.claims import region_of
 from msbp.analysis.settings import configs
-from msbp.analysis.statistics import Effect, jackknife, log_sd, mean_effect, pooled
-from msbp.analysis.verdicts import LEAST, Region, Setting, Word, judge
+from msbp.analysis.verdicts import (
+    LEAST,
+    Effect,
+    Region,
+    Setting,
+    Word,
+    jackknife,
+    judge,
+    log_sd,
+    log_slope,
+    mean_effect,
+    pooled,
+)
 from msbp.config import CONF
 
 CLAIMS = configs(Path(CONF), "claim")
@@ -262,3 +273,22 @@ def test_at_the_edge_of_what_does_not_matter_overhead_is_hardly_ever_decided():
     ratios = (setting(np.log1p(0.05) + random.normal(0, 0.02, 10)) for _ in range(times))
     words = [judge([each], region).word for each in ratios]
     assert share_of(words, Word.REPRODUCED, Word.NOT) <= at_most(0.05, times)
+
+
+def test_the_log_of_a_deviation_is_unbiased_with_the_variance_that_it_has():
+    random = np.random.default_rng(0)
+    result = [log_sd([random.normal(0, 3, 6)]) for _ in range(2000)]
+    estimates = [each.estimate for each in result]
+    assert np.mean(estimates) == pytest.approx(np.log(3), abs=0.03)
+    assert np.var(estimates) == pytest.approx(result[0].variance, rel=0.1)
+
+
+def test_the_jackknife_of_a_mean_is_the_runs_themselves():
+    assert jackknife(lambda runs: runs.mean(), np.array([97.1, 97.6, 96.8])) == pytest.approx(
+        [97.1, 97.6, 96.8]
+    )
+
+
+def test_a_power_law_has_its_exponent_as_slope():
+    result = log_slope(np.log([1, 2, 4, 8]), [3, 12, 48, 192])
+    assert (result.estimate, result.variance) == pytest.approx((2, 0))

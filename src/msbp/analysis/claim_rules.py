@@ -17,9 +17,9 @@ from .benchmarks import name as name_of
 from .measurements import Result
 from .runs import BASELINE, SBP, Sources, gather, scores
 from .settings import Config, benchmark_command, rows_of, together
-from .statistics import LEVEL, Tested, f_ratio, holm, jackknife, log_sd, log_slope, welch_t
+from .significance import LEVEL, Tested, f_ratio, holm, welch_t
 from .tables import Table
-from .verdicts import FAMILIES, Setting, family_of
+from .verdicts import FAMILIES, Setting, family_of, jackknife, log_sd, log_slope
 
 SHORT = "trained for fewer epochs than the paper"
 SAME = "nothing was dropped, so the methods are one and the same"

@@ -18,9 +18,8 @@ from .comparisons import questions
 from .render import COMMAND, EMPTY, Document, Sheet, bullet
 from .runs import Sources
 from .settings import Config
-from .statistics import Effect
 from .tables import Table, fill
-from .verdicts import LEAST, Family, Region, Setting, Verdict, Word, counts, effect_of, judge, pool
+from .verdicts import LEAST, Effect, Family, Region, Setting, Verdict, Word, counts, effect_of, judge, pool
 
 NAME, CAPTION = "claims", "Claims of the paper, and whether they reproduce here."
 FOREST = Path(__file__).with_name("forest.svg")

@@ -13,7 +13,7 @@ import pandas as pd
 from .render import COMMAND, EMPTY, Document, Sheet
 from .runs import Sources
 from .settings import Config
-from .statistics import Interval, mean_interval
+from .significance import Interval, mean_interval
 from .table_text import count_cell, score_cell, tabulated
 from .tables import Table, fill
 from .verdicts import LEAST, Family, Region, Setting, Verdict, Word, judge

@@ -15,7 +15,7 @@ from .measurements import Result
 from .render import IMAGES, Document
 from .runs import SBP, Sources, gather, scores
 from .settings import Config, rows_of
-from .statistics import Interval, Values, deviation_interval, mean_interval
+from .significance import Interval, Values, deviation_interval, mean_interval
 from .verdicts import LEAST
 
 DASHED = {"sbp": "--", "msbp": "-"}

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..files import Fields, json_text, save
+from ..record import HYPOTHESES
 from . import benchmarks
 from .claims import bullets
 from .comparisons import answered
@@ -21,6 +22,7 @@ from .render import MARKDOWN, Document, bullet, files, markdown, wrapped
 from .report import document
 from .runs import ANGLE_KEY, published, read_angles, read_runs
 from .settings import CLAIMS, Config, Settle
+from .significance import packed_file, translations
 
 SHOWN = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 KEY = ["signature", "seed"]
@@ -226,3 +228,15 @@ def stale(files: Mapping[Path, str | bytes]) -> list[Path]:
 
 def differs(path: Path, content: str | bytes) -> bool:
     return isinstance(content, str) and path.read_text("utf-8") != content
+
+
+def publish_translations(runs: pd.DataFrame, folder: Path) -> list[Path]:
+    """Write the translations that runs left into the folder of what is published; return their files."""
+    folders = [Path(source).parent for source in runs.source]
+    files = {
+        packed_file(folder, run.signature, run.seed): translations(path).packed()
+        for path, run in zip(folders, runs.itertuples(), strict=True)
+        if (path / HYPOTHESES).exists()
+    }
+    save(files)
+    return list(files)

@@ -14,9 +14,8 @@ from .measurements import Result
 from .render import COMMAND, EMPTY, Document, Sheet
 from .runs import Sources, bleu_rules
 from .settings import SECONDS, Config
-from .statistics import paired_t
+from .significance import bootstrap_notes, paired_t
 from .tables import DELTAS, OTHER, RATIOS, SHARES, Table, fill, numbers
-from .translations import bootstrap_notes
 
 HEADERS = {
     "bp_s": "BP (s)", "bp_update_s": "BP + update (s)", "total_s": "Total (s)", "dev": "Dev BLEU",

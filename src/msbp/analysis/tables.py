@@ -15,7 +15,7 @@ import pandas as pd
 from .measurements import EARLIER_RULE, WHOLE_PASS
 from .runs import PLATFORM, Sources
 from .settings import SECONDS, Config, Setting, command, row_of
-from .statistics import paired_t
+from .significance import paired_t
 
 # Columns of a table by kind; "score" is the test score, the others are columns of the runs.
 SCORES, SHARES, OTHER = ("score", "dev"), ("dropped_entries", "dropped_norm"), ("other_bleu",)

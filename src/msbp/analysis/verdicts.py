@@ -3,14 +3,15 @@
 The rules are the same for every claim and are simulated in tests/analysis/test_verdicts.py.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
 import pandas as pd
+from scipy import special, stats
 
-from .statistics import LEVEL, Effect, Interval, holm, mean_effect, pooled
+from .significance import LEVEL, Interval, Values, holm
 
 LEAST = 5  # runs of a setting that counts
 MOST = 200  # runs a setting, beyond which none are proposed
@@ -29,6 +30,39 @@ class Word(StrEnum):
     IN_PART = "in part"
     NOT = "not reproduced"
     OPEN = "open"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """An estimate with the variance of its error, and the degrees of freedom behind that variance.
+
+    df is infinite where the variance is known, and 0 where nothing is known of it.
+    """
+
+    estimate: float
+    variance: float
+    df: float
+
+    def __sub__(self, other: "Effect") -> "Effect":
+        """The difference of two independent effects."""
+        both = pooled([self, Effect(-other.estimate, other.variance, other.df)])
+        return Effect(2 * both.estimate, 4 * both.variance, both.df)
+
+    def interval(self, level: float = LEVEL) -> Interval:
+        """Student's interval."""
+        half = -student(level / 2, self.df) * self.variance**0.5
+        return Interval(self.estimate, self.estimate - half, self.estimate + half)
+
+    def p_above(self, bound: float) -> float:
+        """One-sided p of H₁: the effect is above the bound."""
+        if not self.variance:
+            return 0.0 if self.estimate > bound else 1.0
+        t = (bound - self.estimate) / self.variance**0.5
+        return float(special.ndtr(t) if np.isinf(self.df) else special.stdtr(self.df, t))
+
+    def p_below(self, bound: float) -> float:
+        """One-sided p of H₁: the effect is below the bound."""
+        return Effect(-self.estimate, self.variance, self.df).p_above(-bound)
 
 
 @dataclass(frozen=True)
@@ -228,3 +262,50 @@ def runs_needed(family: Family, region: Region, families: int, least: int) -> in
         if min(region.p_inside(grown), region.p_outside(grown, paper)) * families < LEVEL:
             return max(more, 1)
     return None
+
+
+def student(p: float, df: float) -> float:
+    """The quantile of Student's distribution, normal where df is infinite."""
+    return float(special.ndtri(p) if np.isinf(df) else special.stdtrit(df, p))
+
+
+def mean_effect(values: Values) -> Effect:
+    """The mean of a run's values; of a single one the variance is unknown."""
+    n = len(values)
+    variance = float(np.var(values, ddof=1)) / n if n > 1 else float("nan")
+    return Effect(float(np.mean(values)), variance, n - 1)
+
+
+def pooled(effects: Sequence[Effect], weights: Values | None = None) -> Effect:
+    """The weighted mean of independent effects, with the df of Welch and Satterthwaite; equal by default."""
+    shares = np.ones(len(effects)) if weights is None else np.asarray(weights, dtype=float)
+    shares = shares / shares.sum()
+    parts = np.array([effect.variance for effect in effects]) * shares**2
+    df = np.array([effect.df for effect in effects], dtype=float)
+    total = float(parts.sum())
+    below = float((parts**2 / df).sum())
+    estimate = float(shares @ [effect.estimate for effect in effects])
+    return Effect(estimate, total, total**2 / below if below else float(df.sum()))
+
+
+def log_sd(samples: Sequence[Values]) -> Effect:
+    """The logarithm of the standard deviation that normal samples share, without bias; variance known."""
+    df = sum(len(values) - 1 for values in samples)
+    squares = sum(float(np.var(values)) * len(values) for values in samples)
+    if df < 1 or not squares:
+        return Effect(float("nan"), float("nan"), 0)
+    bias = special.digamma(df / 2) - np.log(df / 2)
+    return Effect(float(np.log(squares / df) - bias) / 2, float(special.polygamma(1, df / 2)) / 4, np.inf)
+
+
+def jackknife(statistic: Callable[[np.ndarray], float], runs: np.ndarray) -> np.ndarray:
+    """Pseudo-values of a statistic of an array with a row a run: their mean estimates it with less bias."""
+    whole, n = statistic(runs), len(runs)
+    without = [statistic(np.delete(runs, run, axis=0)) for run in range(n)]
+    return n * whole - (n - 1) * np.array(without)
+
+
+def log_slope(x: Values, y: Values) -> Effect:
+    """The slope of log y by x, by least squares; at least three points."""
+    line = stats.linregress(x, np.log(y))
+    return Effect(float(line.slope), float(line.stderr) ** 2, len(x) - 2)
