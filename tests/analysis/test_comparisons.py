@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from msbp.analysis.comparisons import answered, document
 from msbp.analysis.render import renderings
 from msbp.analysis.runs import Sources
 from msbp.analysis.settings import configs
+from msbp.analysis.table_text import answered, differences
 from msbp.config import CONF
 
 TABLES = {name: config for name, config in configs(Path(CONF), "table").items() if "against" in config}
@@ -36,7 +36,7 @@ def filled(record_of, runs_of, settle):
             for row, values in scores.items()
             for seed, score in values.items()
         ]
-        return document(CONFIG, Sources(runs_of(records), settle))
+        return differences(CONFIG, Sources(runs_of(records), settle))
 
     return fill_from
 
@@ -77,7 +77,7 @@ def test_only_answered_questions_are_listed_with_their_differences(record_of, ru
 def test_a_label_that_is_not_there_is_refused(record_of, runs_of, settle):
     config = CONFIG | {"against": ["SPB"]}
     with pytest.raises(ValueError, match="table mine has no single row 'SPB'"):
-        document(config, Sources(runs_of([record_of("task=mnist method=sbp", 0)]), settle))
+        differences(config, Sources(runs_of([record_of("task=mnist method=sbp", 0)]), settle))
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -14,10 +14,10 @@ from hydra.utils import get_method
 
 from ..files import Fields
 from .claim_rules import Measured
-from .comparisons import questions
 from .render import COMMAND, EMPTY, Document, Sheet, bullet
 from .runs import Sources
 from .settings import Config
+from .table_text import questions
 from .tables import Table, fill
 from .verdicts import LEAST, Effect, Family, Region, Setting, Verdict, Word, counts, effect_of, judge, pool
 

@@ -17,12 +17,12 @@ from ..files import Fields, json_text, save
 from ..record import HYPOTHESES
 from . import benchmarks
 from .claims import bullets
-from .comparisons import answered
 from .render import MARKDOWN, Document, bullet, files, markdown, wrapped
 from .report import document
 from .runs import ANGLE_KEY, published, read_angles, read_runs
 from .settings import CLAIMS, Config, Settle
 from .significance import packed_file, translations
+from .table_text import answered
 
 SHOWN = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 KEY = ["signature", "seed"]

@@ -1,11 +1,11 @@
 """Filled tables as text: the same cells for every format, so that Markdown, LaTeX and README agree.
 
-`document` shows a table row by row, `headline` a line for each task.
+`document` shows a table row by row, `headline` a line for each task, `differences` each row less named ones.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import combinations
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, product
 
 import pandas as pd
 
@@ -14,8 +14,9 @@ from .measurements import Result
 from .render import COMMAND, EMPTY, Document, Sheet
 from .runs import Sources, bleu_rules
 from .settings import SECONDS, Config
-from .significance import bootstrap_notes, paired_t
+from .significance import Interval, bootstrap_notes, mean_interval, paired_t
 from .tables import DELTAS, OTHER, RATIOS, SHARES, Table, fill, numbers
+from .verdicts import LEAST, Family, Region, Setting, Verdict, Word, judge
 
 HEADERS = {
     "bp_s": "BP (s)", "bp_update_s": "BP + update (s)", "total_s": "Total (s)", "dev": "Dev BLEU",
@@ -31,6 +32,13 @@ LEGEND = (
     "benchmarked step (one benchmark for both parsers, one for both taggers), and in whole runs without "
     f"evaluation; {EMPTY}: no comparable times. Scores: means in percent ± standard deviations over "
     "the seeds or folds that the methods share."
+)
+ANSWERS = {Word.REPRODUCED: "yes", Word.NOT: "no", Word.IN_PART: "in part", Word.OPEN: "open"}
+NOT_RUN = ["not run yet", EMPTY, "0", EMPTY]
+QUESTION_NOTE = (
+    f"Differences over at least {LEAST} equal seeds. Yes: the interval is on the side of the sentence. No: "
+    "it is on the other side by more than the margin. Open: neither. Holm corrects for the settings of a "
+    "question."
 )
 
 
@@ -263,3 +271,115 @@ def step_speed_up(case: str, benchmarks: Sequence[Result]) -> str:
             if by_name.get("msbp"):
                 return f"{by_name['msbp']['bp']:.1f}×"
     return EMPTY
+
+
+def differences(config: Config, sources: Sources) -> Document:
+    """Return the table with each row's differences to those that `against` lists, and its questions."""
+    table = fill(config, sources)
+    shown = tabulated(
+        table, lambda rows: difference_sheet(config, table, rows), difference_numbers(config, table),
+        sources.missing(config),
+    )  # fmt: skip
+    shown.sheets += [questions({config["name"]: config}, sources)] if config.get("questions") else []
+    return shown
+
+
+def difference_sheet(config: Config, table: Table, rows: pd.DataFrame) -> Sheet:
+    """Return the cells of rows: label, score, differences, n and the command."""
+    text = Sheet(table.name, table.caption)
+    for number, block in rows.groupby("block"):
+        cells = []
+        for row, values in block.iterrows():
+            gains = [gain_text(table.gains(number, row, label)) for label in config["against"]]
+            score = score_cell(values.score_mean, values.score_sd) or EMPTY
+            n = count_cell(values) + text.mark(table.remarks[row, "n"])
+            cells.append([values.label, score, *gains, n, values[COMMAND]])
+        first = block.iloc[0]
+        header = [first.title, first.header, *(f"minus {label}" for label in config["against"]), "n", COMMAND]
+        text.blocks.append(pd.DataFrame(cells, columns=header))
+    text.below += config.get("notes", ())
+    return text
+
+
+def gain_text(gains: pd.Series) -> str:
+    """Return the mean with its interval, or alone where one seed is common."""
+    if not len(gains):
+        return EMPTY
+    interval = mean_interval(gains)
+    mean = f"{gains.mean():+.2f}"
+    return mean if interval is None else f"{mean} ({interval.low:+.2f} to {interval.high:+.2f})"
+
+
+def difference_numbers(config: Config, table: Table) -> pd.DataFrame:
+    """Return scores and differences with their intervals, rounded to six decimals only."""
+    lines = []
+    for row, values in table.rows.iterrows():
+        line = {"block": values.title, "row": values.label, "n": values.n}
+        line |= {"score_mean": values.get("score_mean"), "score_sd": values.get("score_sd")}
+        for label in config["against"]:
+            gains = table.gains(values.block, row, label)
+            interval = mean_interval(gains) or Interval(gains.mean(), math.nan, math.nan)
+            parts = {part: getattr(interval, part) for part in ("estimate", "low", "high")}
+            line |= {f"minus {label}: {part}": number for part, number in parts.items()}
+            line |= {f"minus {label}: n": len(gains)}
+        lines.append(line | {"signature": values.signature, COMMAND: values[COMMAND]})
+    return pd.DataFrame(lines).round(6)
+
+
+def questions(configs: Mapping[str, Config], sources: Sources) -> Sheet:
+    """Return a block for every question of these tables, headed by it and its answer."""
+    text = Sheet("beyond", "Beyond the paper", below=[QUESTION_NOTE])
+    for config, question in every_question(configs):
+        answer = answer_to(question, fill(config, sources))
+        rows = [row for family in answer.families for row in row_of_family(family)] or [NOT_RUN]
+        command = f"python scripts/reproduce.py table={config['name']}"
+        lines = [[*row, command] for row in rows]
+        header = [question["sentence"], "difference (95 % interval)", "n", ANSWERS[answer.word], COMMAND]
+        text.blocks.append(pd.DataFrame(lines, columns=header))
+    return text
+
+
+def every_question(configs: Mapping[str, Config]) -> Iterator[tuple[Config, Config]]:
+    """Yield the questions of tables, each with its table."""
+    for config in configs.values():
+        for question in config.get("questions", ()):
+            yield config, question
+
+
+def answered(configs: Mapping[str, Config], sources: Sources) -> Iterator[str]:
+    """Yield a sentence for every question that is answered, with its differences."""
+    for config, question in every_question(configs):
+        answer = answer_to(question, fill(config, sources))
+        counted = [family for family in answer.families if family.effect]
+        parts = [f"{name} {gain}" for family in counted for name, gain, *_ in row_of_family(family)]
+        if answer.word != Word.OPEN:
+            yield f"**Beyond the paper, {ANSWERS[answer.word]}**: {question['sentence']}. {'; '.join(parts)}."
+
+
+def question_region(question: Config) -> Region:
+    """Return the differences that agree with a question's sentence."""
+    return Region(question.get("low", -math.inf), question.get("high", math.inf), question["margin"])
+
+
+def question_settings(question: Config, table: Table) -> list[Setting]:
+    """Return the difference of each row of `more` to each of `less`, a family for each pair and block."""
+    settings = []
+    for block, rows in table.rows.groupby("block"):
+        for more, less in product(question["more"], question["less"]):
+            gains = table.gains(block, table.labelled(block, more), less)
+            name = f"{rows.title.iloc[0]}: {more} minus {less}"
+            settings.append(Setting(name, name, "", values=gains, n=len(gains)))
+    return settings
+
+
+def row_of_family(family: Family) -> Iterator[list[str]]:
+    """Yield the one setting of a family: its name, its difference, its seeds and its word, if it has runs."""
+    (setting,) = family.settings
+    if setting.values is not None and setting.n:
+        n = f"{setting.n} of {LEAST}" if setting.n < LEAST else str(setting.n)
+        yield [family.name, gain_text(setting.values), n, ANSWERS[family.word]]
+
+
+def answer_to(question: Config, table: Table) -> Verdict:
+    """Return the verdict on one question."""
+    return judge(question_settings(question, table), question_region(question))

@@ -60,6 +60,19 @@ class Table:
         """Return the values of rows, a column each, over the seeds that all of them have."""
         return pd.concat([self.values(row, column) for row in rows], axis=1, join="inner", keys=rows)
 
+    def labelled(self, block: int, label: str) -> int:
+        """Return the row of a block with this label; ValueError if it has none."""
+        rows = self.rows.index[(self.rows.block == block) & (self.rows.label == label)]
+        if len(rows) != 1:
+            raise ValueError(f"table {self.name} has no single row {label!r} in each of its blocks")
+        return int(rows[0])
+
+    def gains(self, block: int, row: int, label: str) -> pd.Series:
+        """Return a row's scores less those of the block's row with this label, by common seed."""
+        other = self.labelled(block, label)
+        both = self.common(other, row) if other != row else pd.DataFrame({row: [], other: []})
+        return both[row] - both[other]
+
 
 def fill(config: Config, sources: Sources) -> Table:
     """Return the table with the runs of each row, selected by the signature of its overrides; filled once."""
