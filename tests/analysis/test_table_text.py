@@ -75,7 +75,7 @@ def test_a_block_whose_task_does_not_exist_yet_still_renders(runs_of):
 
 
 def test_commands_are_quoted_for_the_shell():
-    assert command(["task=mnist"], ["method=msbp", "method.layers=[a,b]"], 3) == (
+    assert command(["task=mnist"], ["method=msbp", "method.layers=[a,b]"], range(3)) == (
         "python -m src.train -m task=mnist 'seed=range(0,3)' method=msbp 'method.layers=[a,b]'"
     )
 

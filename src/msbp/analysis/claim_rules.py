@@ -285,7 +285,8 @@ def relative_times(result: Result | None, name: str, than: str) -> pd.DataFrame:
         if {name, than} <= rows.keys() and rows[than]["bp_ms"]:
             k = max(rows[name].get("k_per_layer", {}).values(), default=0)
             ratios.append((point["value"], k, rows[name]["bp_ms"] / rows[than]["bp_ms"]))
-    return pd.DataFrame(ratios, columns=["value", "k", "ratio"], dtype=float)
+    times = pd.DataFrame(ratios, columns=["value", "k", "ratio"])
+    return times.apply(pd.to_numeric, errors="coerce").astype(float)  # a sweep may be over words
 
 
 def swept_result(config: Config, measured: Measured) -> tuple[Result | None, str]:
