@@ -123,7 +123,7 @@ def json_text(value: object, indent: int | None = None) -> str:
 
 
 def parsed(text: bytes | str) -> Any:
-    """Return the value of a JSON text; ValueError unless it is whole, in UTF-8 and without nan and infinity."""
+    """Return the value of a JSON text; ValueError unless it is whole, in UTF-8, without nan and infinity."""
     try:
         text = text if isinstance(text, str) else text.decode()
         value = json.loads(text, parse_constant=_refuse)

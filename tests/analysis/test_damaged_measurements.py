@@ -20,8 +20,8 @@ from msbp.config import CONF, ROOT
 MUTATIONS = int(os.environ.get("MSBP_MUTATIONS", "60"))
 PUBLISHED = ROOT / "outputs/published"
 VALUES = (
-    *(None, True, 0, 5, -1, 2**70, 10**400, 1e300, "", "x", "γ|`<b>", "\x00", "\ud800", "${nope:1}", "../../x"),
-    *([], [1], [[]], {}, {"a": 1}),
+    *(None, True, 0, 5, -1, 2**70, 10**400, 1e300, [], [1], [[]], {}, {"a": 1}),
+    *("", "x", "γ|`<b>", "\x00", "\ud800", "${nope:1}", "../../x"),
 )
 
 
@@ -51,7 +51,7 @@ def stored() -> dict[str, object]:
 STORED = stored()
 EVERY = catalogue(Path(CONF))
 SHOWN = "theory", "bounds", "complexity", "departure", "angle", "bp_time", "tradeoff"
-CLAIMED = {  # rules that read benchmarks and angles, without the runs of tables, which take seconds to compose
+CLAIMED = {  # by benchmarks and angles; without tables, whose rows take seconds to compose
     name: EVERY[CLAIMS]["claims"][name] | {"tables": []}
     for name in ("acceleration", "angle", "forward", "gamma_time", "overhead", "proportional")
 }

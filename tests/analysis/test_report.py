@@ -226,9 +226,9 @@ def test_runs_that_a_table_shows_are_not_listed_again(trial, runs_of):
 
 
 ODD = (
-    *(None, 0, 5, -1, -1.5, 2**63, 10**40, 10**400, 1e15, 1e308, True, "", "x", "a|b", "\ud800", [], [1], [[]]),
-    *({}, {"a": 1}, {"a": -1}, {"a": 10**40}, {"a": 10**400}, {"\ud800": 1}, {"a": {}}, {"a": {"entries": "x"}}),
-    ...,
+    *(None, 0, 5, -1, -1.5, 2**63, 10**40, 10**400, 1e15, 1e308, True, [], [1], [[]]),
+    *("", "x", "a|b", "\ud800", {"\ud800": 1}, {}, {"a": 1}, {"a": -1}, {"a": 10**40}, {"a": 10**400}),
+    *({"a": {}}, {"a": {"entries": "x"}}, ...),
 )
 BLEU = {"metric": "bleu", "metric_signature": "bleu tok|x; detok|y", "best_epoch": 1}
 

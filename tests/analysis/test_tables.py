@@ -65,7 +65,8 @@ def test_a_speedup_compares_with_the_first_row(record_of, measure):
     ("other", "named"),
     [
         ({"machine": "b" * 8}, "machine"), ({"threads": 2}, "thread count"), ({"commit": "f" * 16}, "commit"),
-        ({"device": "cuda"}, "device"), ({"dirty": True}, "state of the code"), ({"torch": "2.6"}, "torch"),
+        ({"machine": "a|b"}, "machine"), ({"device": "cuda"}, "device"),
+        ({"dirty": True}, "state of the code"), ({"torch": "2.6"}, "torch"),
         ({"machine": "b" * 8, "commit": "f" * 16}, "machine and commit"), ({"timing_rule": 3}, "timing rule"),
     ],
     ids=str,
