@@ -3,7 +3,6 @@ import pytest
 from scipy import stats
 
 from msbp.analysis.significance import (
-    LEVEL,
     brown_forsythe,
     critical_f,
     critical_t,
@@ -11,13 +10,13 @@ from msbp.analysis.significance import (
     difference,
     effect_size,
     f_ratio,
-    holm,
     mean_interval,
     paired_t,
     pooled_t,
     spread_ratio,
     welch_t,
 )
+from msbp.analysis.verdicts import LEVEL, holm
 
 SBP = [97.1, 97.6, 96.8, 97.9, 97.2, 96.9]
 MSBP = [98.0, 98.1, 97.9, 98.2, 98.0, 97.8]
@@ -91,3 +90,20 @@ def test_the_ratio_of_deviations_has_the_interval_of_f():
         ((f.value / stats.f.ppf(0.975, 5, 5)) ** 0.5, (f.value / stats.f.ppf(0.025, 5, 5)) ** 0.5)
     )
     assert spread_ratio(SBP, [98.0, 98.0]) is spread_ratio([98.0], MSBP) is None
+
+
+@pytest.mark.parametrize(("test", "equal_var"), [(pooled_t, True), (welch_t, False)])
+def test_a_side_without_spread_has_a_t_and_no_warning(test, equal_var):
+    equal = [97.0] * 6
+    result = test(equal, MSBP)
+    sides = (np.mean(MSBP), np.std(MSBP, ddof=1), 6), (97.0, 0.0, 6)
+    expected = stats.ttest_ind_from_stats(*sides[0], *sides[1], equal_var, alternative="greater")
+    assert (result.value, result.p) == pytest.approx((expected.statistic, expected.pvalue))
+    gap, half = difference(equal, MSBP), mean_interval(MSBP)
+    assert gap.high - gap.low == pytest.approx(half.high - half.low)
+
+
+def test_gains_that_hardly_differ_have_a_paired_t_and_no_warning():
+    gains = np.array([0.1, 0.1, 0.1, 0.1 + 1e-8])
+    result = paired_t(np.zeros(4), gains)
+    assert result.value == pytest.approx(gains.mean() / gains.std(ddof=1) * 2) and result.p < 1e-6

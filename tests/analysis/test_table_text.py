@@ -1,3 +1,4 @@
+import shlex
 from pathlib import Path
 
 import pytest
@@ -75,9 +76,22 @@ def test_a_block_whose_task_does_not_exist_yet_still_renders(runs_of):
 
 
 def test_commands_are_quoted_for_the_shell():
-    assert command(["task=mnist"], ["method=msbp", "method.layers=[a,b]"], 3) == (
+    assert command(["task=mnist"], ["method=msbp", "method.layers=[a,b]"], range(3)) == (
         "python -m src.train -m task=mnist 'seed=range(0,3)' method=msbp 'method.layers=[a,b]'"
     )
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words"),
+    [
+        ((), "range(0,4)"), ((0, 2), "range(0,4)"), ((4, 5), "range(0,6)"),
+        ((5,), "0,1,2,3,5"), ((123456789, 2), "0,1,2,3,123456789"),
+    ],
+)  # fmt: skip
+def test_a_command_names_the_seeds_of_its_row_and_no_others(seeds, words, record_of, runs_of, settle):
+    runs = runs_of([record_of(BASE, seed) | {"started_at": "2025"} for seed in seeds])
+    line = shlex.split(fill(CONFIG | {"seeds": 4}, Sources(runs, settle)).rows.command[0])
+    assert [word for word in line if word.startswith("seed=")] == [f"seed={words}"]
 
 
 @pytest.mark.parametrize(

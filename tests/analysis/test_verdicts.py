@@ -283,6 +283,11 @@ def test_the_log_of_a_deviation_is_unbiased_with_the_variance_that_it_has():
     assert np.var(estimates) == pytest.approx(result[0].variance, rel=0.1)
 
 
+def test_samples_without_runs_say_nothing_of_a_deviation():
+    runs = [97.1, 97.6, 96.8]
+    assert log_sd([[], runs]) == log_sd([runs]) and np.isnan(log_sd([[], []]).estimate)
+
+
 def test_the_jackknife_of_a_mean_is_the_runs_themselves():
     assert jackknife(lambda runs: runs.mean(), np.array([97.1, 97.6, 96.8])) == pytest.approx(
         [97.1, 97.6, 96.8]

@@ -17,9 +17,9 @@ from .benchmarks import name as name_of
 from .measurements import Result
 from .runs import BASELINE, SBP, Sources, gather, scores
 from .settings import Config, benchmark_command, rows_of, together
-from .significance import LEVEL, Tested, f_ratio, holm, welch_t
+from .significance import Tested, f_ratio, welch_t
 from .tables import Table
-from .verdicts import FAMILIES, Setting, family_of, jackknife, log_sd, log_slope
+from .verdicts import FAMILIES, LEVEL, Setting, family_of, holm, jackknife, log_sd, log_slope
 
 SHORT = "trained for fewer epochs than the paper"
 SAME = "nothing was dropped, so the methods are one and the same"
@@ -262,8 +262,9 @@ def slope_by_k(config: Config, measured: Measured) -> Iterator[Setting]:
     for method in ("sbp", "msbp"):
         times = relative_times(result, method, "dense")
         times = times[(times.k > 0) & (times.k <= config["largest"]) & (times.ratio > 0)]
-        effect = log_slope(np.log(times.k), times.ratio) if len(times) > 2 else None
-        yield Setting("MLPs", f"MNIST: {method.upper()}", command, method, effect=effect, n=len(times))
+        n = times.k.nunique()
+        effect = log_slope(np.log(times.k), times.ratio) if n > 2 else None
+        yield Setting("MLPs", f"MNIST: {method.upper()}", command, method, effect=effect, n=n)
 
 
 def slope_by_gamma(config: Config, measured: Measured) -> Iterator[Setting]:
@@ -274,8 +275,9 @@ def slope_by_gamma(config: Config, measured: Measured) -> Iterator[Setting]:
     result, command = swept(config, measured)
     times = relative_times(result, "msbp", "sbp")
     times = times[(times.value > 0) & (times.ratio > 0)]
-    effect = log_slope(times.value, times.ratio) if len(times) > 2 else None
-    yield Setting("MLPs", "MNIST: MSBP", command, effect=effect, n=len(times))
+    n = times.value.nunique()
+    effect = log_slope(times.value, times.ratio) if n > 2 else None
+    yield Setting("MLPs", "MNIST: MSBP", command, effect=effect, n=n)
 
 
 def relative_times(result: Result | None, name: str, than: str) -> pd.DataFrame:
@@ -288,7 +290,8 @@ def relative_times(result: Result | None, name: str, than: str) -> pd.DataFrame:
     rows = frame(result).set_index("point")
     times, others = rows[rows.name == name], rows.bp_ms[rows.name == than]
     ratios = pd.DataFrame({"value": times.value, "k": times.k.fillna(0), "ratio": times.bp_ms / others})
-    return ratios[np.isfinite(ratios.ratio.astype(float))].astype(float)
+    ratios = ratios.apply(pd.to_numeric, errors="coerce").astype(float)  # a sweep may be over words
+    return ratios[np.isfinite(ratios.ratio)]
 
 
 def swept(config: Config, measured: Measured) -> tuple[Result | None, str]:

@@ -15,8 +15,8 @@ from .measurements import Result
 from .render import IMAGES, Document
 from .runs import SBP, Sources, gather, scores
 from .settings import Config, rows_of
-from .significance import Interval, Values, deviation_interval, mean_interval
-from .verdicts import LEAST
+from .significance import deviation_interval, mean_interval
+from .verdicts import LEAST, Interval, Values
 
 DASHED = {"sbp": "--", "msbp": "-"}
 BLACK = 0  # the baseline
@@ -210,7 +210,7 @@ def departure(config: Config, sources: Sources) -> Document:
     parts = [sources.angles[:0]]
     for colour, row in enumerate(rows_of(config), 1):
         angles = sources.angles_of(row.overrides)
-        angles = angles[[("departure" in record) for record in angles.record]]
+        angles = angles[[record.get("departure") is not None for record in angles.record]]
         for kind, style in (("weight", "-"), ("bias", "--")) if len(angles) else ():
             values = pd.Series([record["departure"][kind] for record in angles.record], angles.index)
             line = over_training(values, angles.epoch)

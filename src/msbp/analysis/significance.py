@@ -22,27 +22,17 @@ from ..record import HYPOTHESES, NAME
 from .render import COMMAND, EMPTY, Document, Sheet, fixed
 from .runs import SBP, Sources, gather, scores
 from .settings import Config
+from .verdicts import LEVEL, Effect, Interval, Values, holm, mean_effect
 
 if TYPE_CHECKING:
     from sacrebleu.metrics import BLEU
 
     from .tables import Table
 
-LEVEL = 0.05
 NONE = "no runs of both methods yet"
 WEAK = "below the critical value: not significant at 5 %"
 SAMPLES = 1000  # of the bootstrap
 PACKED = "translations"  # the folder of published ones
-Values = Sequence[float] | np.ndarray
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate with its 95 percent interval."""
-
-    estimate: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -57,20 +47,23 @@ class Tested:
 
 def pooled_t(less: Values, more: Values) -> Tested | None:
     """Student's t of H₁: mean of less < mean of more, with one variance for both, as in the paper."""
-    return _one_sided_t(less, more, equal_var=True)
+    n = len(less), len(more)
+    if min(n) < 2 or (constant(less) and constant(more)):
+        return None
+    gap = float(np.mean(more) - np.mean(less))
+    return _one_sided_t(Effect(gap, pooled_variance(less, more) * (1 / n[0] + 1 / n[1]), sum(n) - 2))
 
 
 def welch_t(less: Values, more: Values) -> Tested | None:
     """The same hypothesis without equal variances."""
-    return _one_sided_t(less, more, equal_var=False)
-
-
-def _one_sided_t(less: Values, more: Values, equal_var: bool) -> Tested | None:
     if min(len(less), len(more)) < 2 or (constant(less) and constant(more)):
         return None
-    result = stats.ttest_ind(more, less, equal_var=equal_var, alternative="greater")
-    df = float(result.df)
-    return Tested(float(result.statistic), (df,), float(result.pvalue), critical_t(df))
+    return _one_sided_t(mean_effect(more) - mean_effect(less))
+
+
+def _one_sided_t(gap: Effect) -> Tested:
+    """Return t of H₁: the gap is above 0."""
+    return Tested(gap.estimate / gap.variance**0.5, (gap.df,), gap.p_above(0), critical_t(gap.df))
 
 
 def brown_forsythe(wide: Values, narrow: Values) -> Tested | None:
@@ -99,10 +92,10 @@ def paired_t(first: Values, second: Values) -> Tested | None:
     gain = np.asarray(second, dtype=float) - np.asarray(first, dtype=float)
     if gain.size < 2 or constant(gain):
         return None
-    n = gain.size
-    result = stats.ttest_rel(second, first)
+    effect, n = mean_effect(gain), gain.size
+    p = 2 * min(effect.p_above(0), effect.p_below(0))
     critical = float(stats.t.isf(LEVEL / 2, n - 1))
-    return Tested(float(result.statistic), (n - 1,), float(result.pvalue), critical)
+    return Tested(effect.estimate / effect.variance**0.5, (n - 1,), p, critical)
 
 
 def critical_t(df: float) -> float:
@@ -115,22 +108,19 @@ def critical_f(above: float, below: float) -> float:
     return float(stats.f.isf(LEVEL, above, below))
 
 
-def holm(ps: Sequence[float]) -> list[float]:
-    """Adjusted p of several tests: the chance of one false rejection among all stays at most 5 percent."""
-    order = np.argsort(ps)
-    raised = np.asarray(ps)[order] * np.arange(len(ps), 0, -1)
-    adjusted = np.empty(len(ps))
-    adjusted[order] = np.minimum(np.maximum.accumulate(raised), 1)
-    return adjusted.tolist()
-
-
 def effect_size(less: Values, more: Values) -> float | None:
     """Hedges' g: the difference of means in pooled standard deviations, without the bias of few runs."""
     df = len(less) + len(more) - 2
     if min(len(less), len(more)) < 2 or (constant(less) and constant(more)):
         return None
-    squares = np.var(less, ddof=1) * (len(less) - 1) + np.var(more, ddof=1) * (len(more) - 1)
-    return float((np.mean(more) - np.mean(less)) / np.sqrt(squares / df) * (1 - 3 / (4 * df - 1)))
+    sd = pooled_variance(less, more) ** 0.5
+    return float((np.mean(more) - np.mean(less)) / sd * (1 - 3 / (4 * df - 1)))
+
+
+def pooled_variance(one: Values, other: Values) -> float:
+    """Return the variance that two samples share, about a mean of their own each."""
+    squares = np.var(one, ddof=1) * (len(one) - 1) + np.var(other, ddof=1) * (len(other) - 1)
+    return float(squares / (len(one) + len(other) - 2))
 
 
 def constant(values: Values) -> bool:
@@ -155,17 +145,12 @@ def difference(less: Values, more: Values) -> Interval | None:
     gap = float(np.mean(more) - np.mean(less))
     if constant(less) and constant(more):
         return Interval(gap, gap, gap)
-    interval = stats.ttest_ind(more, less, equal_var=False).confidence_interval(1 - LEVEL)
-    return Interval(gap, float(interval.low), float(interval.high))
+    return (mean_effect(more) - mean_effect(less)).interval()
 
 
 def mean_interval(values: Values) -> Interval | None:
     """The mean with Student's interval."""
-    if len(values) < 2:
-        return None
-    mean, sd = float(np.mean(values)), float(np.std(values, ddof=1))
-    half = float(stats.t.isf(LEVEL / 2, len(values) - 1)) * sd / len(values) ** 0.5
-    return Interval(mean, mean - half, mean + half)
+    return mean_effect(values).interval() if len(values) > 1 else None
 
 
 def deviation_interval(values: Values) -> Interval | None:

@@ -14,9 +14,9 @@ from .measurements import Result
 from .render import COMMAND, EMPTY, Document, Sheet
 from .runs import Sources, bleu_rules
 from .settings import SECONDS, Config
-from .significance import Interval, bootstrap_notes, mean_interval, paired_t
+from .significance import bootstrap_notes, mean_interval, paired_t
 from .tables import DELTAS, OTHER, RATIOS, SHARES, Table, fill, numbers
-from .verdicts import LEAST, Family, Region, Setting, Verdict, Word, judge
+from .verdicts import LEAST, Family, Interval, Region, Setting, Verdict, Word, judge
 
 HEADERS = {
     "bp_s": "BP (s)", "bp_update_s": "BP + update (s)", "total_s": "Total (s)", "dev": "Dev BLEU",

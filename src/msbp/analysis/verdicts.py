@@ -1,4 +1,4 @@
-"""From settings to a verdict: one pooled estimate for each family of networks, held against the claim.
+"""From runs to a verdict: the effect in each setting, pooled by family of networks, held against the claim.
 
 The rules are the same for every claim and are simulated in tests/analysis/test_verdicts.py.
 """
@@ -11,8 +11,8 @@ import numpy as np
 import pandas as pd
 from scipy import special, stats
 
-from .significance import LEVEL, Interval, Values, holm
-
+LEVEL = 0.05
+Values = Sequence[float] | np.ndarray
 LEAST = 5  # runs of a setting that counts
 MOST = 200  # runs a setting, beyond which none are proposed
 # Tasks and benchmark cases by the kind of network that is trained on them; a name covers its stand-ins.
@@ -30,6 +30,15 @@ class Word(StrEnum):
     IN_PART = "in part"
     NOT = "not reproduced"
     OPEN = "open"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate with its 95 percent interval."""
+
+    estimate: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True)
@@ -264,6 +273,15 @@ def runs_needed(family: Family, region: Region, families: int, least: int) -> in
     return None
 
 
+def holm(ps: Sequence[float]) -> list[float]:
+    """Adjusted p of several tests: the chance of one false rejection among all stays at most 5 percent."""
+    order = np.argsort(ps)
+    raised = np.asarray(ps)[order] * np.arange(len(ps), 0, -1)
+    adjusted = np.empty(len(ps))
+    adjusted[order] = np.minimum(np.maximum.accumulate(raised), 1)
+    return adjusted.tolist()
+
+
 def student(p: float, df: float) -> float:
     """The quantile of Student's distribution, normal where df is infinite."""
     return float(special.ndtri(p) if np.isinf(df) else special.stdtrit(df, p))
@@ -290,6 +308,7 @@ def pooled(effects: Sequence[Effect], weights: Values | None = None) -> Effect:
 
 def log_sd(samples: Sequence[Values]) -> Effect:
     """The logarithm of the standard deviation that normal samples share, without bias; variance known."""
+    samples = [values for values in samples if len(values)]
     df = sum(len(values) - 1 for values in samples)
     squares = sum(float(np.var(values)) * len(values) for values in samples)
     if df < 1 or not squares:
@@ -306,6 +325,6 @@ def jackknife(statistic: Callable[[np.ndarray], float], runs: np.ndarray) -> np.
 
 
 def log_slope(x: Values, y: Values) -> Effect:
-    """The slope of log y by x, by least squares; at least three points."""
+    """The slope of log y by x, by least squares; at least three points that differ in x."""
     line = stats.linregress(x, np.log(y))
     return Effect(float(line.slope), float(line.stderr) ** 2, len(x) - 2)
