@@ -11,7 +11,6 @@ import hydra
 from omegaconf import DictConfig
 
 from msbp.analysis import benchmarks
-from msbp.analysis.measurements import BENCHMARKS, RECORDS
 from msbp.analysis.publish import contents, publish, publish_angles, publish_translations
 from msbp.analysis.render import Document
 from msbp.analysis.report import document
@@ -21,6 +20,7 @@ from msbp.analysis.significance import PACKED
 from msbp.cli import start
 from msbp.config import CONF, PublishOptions, compose
 from msbp.files import save
+from msbp.measurements import BENCHMARKS, RECORDS
 from msbp.record import ANGLES
 
 

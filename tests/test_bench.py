@@ -9,7 +9,8 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from msbp.analysis import benchmarks, measurements
+from msbp import measurements
+from msbp.analysis import benchmarks
 from msbp.bench.case import BenchOptions, configuration, measure
 from msbp.bench.timed_model import Reporter
 from msbp.config import CONF, compose

@@ -23,9 +23,9 @@ from msbp.analysis.benchmarks import (
     table,
     write,
 )
-from msbp.analysis.measurements import checked
 from msbp.analysis.render import digits
-from msbp.analysis.runs import Sources, read_benchmarks
+from msbp.analysis.runs import Sources
+from msbp.measurements import checked, read_benchmarks
 
 
 def row(label, bp, update=1.0, forward=2.0, **more):

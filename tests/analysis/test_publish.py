@@ -3,7 +3,6 @@ from functools import partial
 
 import pytest
 
-from msbp.analysis.measurements import BenchmarkRow
 from msbp.analysis.publish import contents, publish, publish_angles, shown_in, stale, without_paths
 from msbp.analysis.render import renderings
 from msbp.analysis.report import document
@@ -11,6 +10,7 @@ from msbp.analysis.runs import Sources, read_runs
 from msbp.analysis.table_text import document_of
 from msbp.analysis.tables import fill
 from msbp.files import save
+from msbp.measurements import BenchmarkRow
 
 BASE, MSBP = "task=mnist method=baseline", "task=mnist method=msbp"
 CONFIG = {

@@ -22,10 +22,11 @@ from msbp.analysis.report import (
     summary,
     tracked,
 )
-from msbp.analysis.runs import Sources, run_frame, validated_each
+from msbp.analysis.runs import Sources, run_frame
 from msbp.analysis.settings import CLAIMS, catalogue
 from msbp.analysis.tables import by_layer
 from msbp.config import CONF, ROOT
+from msbp.measurements import validated_each
 from msbp.record import Record
 
 BASE, SBP, MSBP = (f"task=mnist method={method}" for method in ("baseline", "sbp", "msbp"))

@@ -5,11 +5,11 @@ import pytest
 from scipy import stats
 
 from msbp.analysis import tables
-from msbp.analysis.measurements import DivergedRun
 from msbp.analysis.render import renderings
 from msbp.analysis.runs import Sources, diverged_frame
 from msbp.analysis.table_text import document_of
 from msbp.analysis.tables import fill, filled
+from msbp.measurements import DivergedRun
 
 TIMES, SCORES = ["bp_s", "bp_update_s", "total_s"], ["dev", "score"]
 BASE, SBP, MSBP = (f"task=mnist method={method}" for method in ("baseline", "sbp", "msbp"))

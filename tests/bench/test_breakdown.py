@@ -9,8 +9,7 @@ import torch
 from numba.core.dispatcher import Dispatcher
 
 import msbp.models.textcnn  # noqa: F401  (loads every layer)
-from msbp import optim, sparse
-from msbp.analysis import measurements
+from msbp import measurements, optim, sparse
 from msbp.bench import breakdown, kernel_work
 from msbp.bench.breakdown import replaced
 from msbp.bench.case import BenchOptions

@@ -12,9 +12,8 @@ from pathlib import Path
 import pandas as pd
 
 from ..files import json_text, save
-from .measurements import EARLIER_RULE, WHOLE_PASS, BenchmarkRow, Result, breaks_down
+from ..measurements import EARLIER_RULE, WHOLE_PASS, BenchmarkRow, Result, breaks_down, read_benchmarks
 from .render import EMPTY, digits, pipe_table
-from .runs import read_benchmarks
 
 COMPARED = ("bp", "bp_update", "total")
 COMPARISONS = ("vs_torch", "vs_dense")

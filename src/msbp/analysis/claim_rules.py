@@ -11,10 +11,10 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from ..measurements import Result
 from .benchmarks import command as command_of
 from .benchmarks import frame, whole_pass
 from .benchmarks import name as name_of
-from .measurements import Result
 from .runs import BASELINE, SBP, Sources, gather, scores
 from .settings import Config, benchmark_command, rows_of, together
 from .significance import Tested, f_ratio, welch_t

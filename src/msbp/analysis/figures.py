@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
+from ..measurements import Result
 from .benchmarks import frame, platform, whole_pass
-from .measurements import Result
 from .render import IMAGES, Document
 from .runs import SBP, Sources, gather, scores
 from .settings import Config, rows_of

@@ -20,10 +20,10 @@ from rich.console import Console
 from rich.progress import track
 
 from ..files import Fields
+from ..measurements import Result
 from ..record import counts, different, flat, settings, signature
 from . import benchmarks, theory
 from .claims import Claim, forest_rows
-from .measurements import Result
 from .render import Document, markdown, pipe_table, renderings
 from .runs import Sources
 from .settings import SECONDS, Compose, Config

@@ -14,7 +14,7 @@ warning and left out.
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from ..files import Fields, parsed
-from ..record import ANGLES, NAME, Model, Record, validated
-from .measurements import (
+from ..files import Fields
+from ..measurements import (
     BENCHMARKS,
     DIVERGED,
     RECORDS,
@@ -32,10 +31,14 @@ from .measurements import (
     Angle,
     DivergedRun,
     Result,
-    Theory,
-    checked,
+    contents,
+    lines,
+    read_benchmarks,
+    read_theory,
     separated,
+    validated_each,
 )
+from ..record import ANGLES, NAME, Record
 from .settings import Config, Settle, benchmark_command, cells, rows_of
 
 if TYPE_CHECKING:
@@ -261,57 +264,3 @@ def angle_frame(values: Iterable[Fields]) -> pd.DataFrame:
     ]
     angles = pd.DataFrame(rows, columns=list(ANGLE_COLUMNS)).drop_duplicates(ANGLE_KEY, keep="last")
     return angles.sort_values(ANGLE_KEY, ignore_index=True)
-
-
-def contents(paths: Iterable[Path], damaged: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the files with their texts; those that cannot be read are added to damaged."""
-    for path in paths:
-        try:
-            yield str(path), path.read_bytes().decode("utf-8", errors="surrogateescape")
-        except OSError as error:
-            damaged.append(f"{path}: {error.strerror}")
-
-
-def lines(path: Path, damaged: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield the lines of a file, if there is one, with its name and their numbers."""
-    for source, text in contents([path] if path.exists() else [], damaged):
-        for number, line in enumerate(text.split("\n"), 1):
-            if line.strip():
-                yield f"{source} line {number}", line
-
-
-def validated_each(
-    model: type[Model], texts: Iterable[tuple[str, str]], damaged: list[str], prefix: str = ""
-) -> Iterator[tuple[str, Fields, Model]]:
-    """Yield source, value and model of the texts that hold one; the others are added to damaged."""
-    for source, text in texts:
-        try:
-            value = parsed(text)
-            yield source, value, validated(model, value)
-        except ValueError as error:
-            damaged.append(f"{source}: {prefix}{error}")
-
-
-def read_theory(path: Path, damaged: list[str]) -> Fields | None:
-    """Return the checks in a file, if there is one; a damaged file is added to damaged."""
-    texts = contents([path] if path.exists() else [], damaged)
-    return next((value for _, value, _ in validated_each(Theory, texts, damaged)), None)
-
-
-def read_benchmarks(path: Path, damaged: list[str]) -> list[Result]:
-    """Return the results of a folder, a file each, or of a file, which may hold a list of them."""
-    listed = not path.is_dir()
-    results: list[Result] = []
-    for source, text in contents([path] * path.exists() if listed else sorted(path.glob("*.json")), damaged):
-        try:
-            value = parsed(text)
-        except ValueError as error:
-            damaged.append(f"{source}: {error}")
-            continue
-        several = listed and isinstance(value, list)
-        for number, each in enumerate(value if several else [value], 1):
-            try:
-                results.append(checked(each))
-            except ValueError as error:
-                damaged.append(f"{source}{f' result {number}' * several}: {error}")
-    return results

@@ -9,8 +9,8 @@ from itertools import combinations, product
 
 import pandas as pd
 
+from ..measurements import Result
 from .benchmarks import whole_pass
-from .measurements import Result
 from .render import COMMAND, EMPTY, Document, Sheet
 from .runs import Sources, bleu_rules
 from .settings import SECONDS, Config

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from .measurements import EARLIER_RULE, WHOLE_PASS
+from ..measurements import EARLIER_RULE, WHOLE_PASS
 from .runs import PLATFORM, Sources
 from .settings import SECONDS, Config, Setting, command, row_of
 from .significance import paired_t

@@ -12,9 +12,9 @@ from itertools import pairwise
 import pandas as pd
 
 from ..files import Fields
+from ..measurements import Result
 from .benchmarks import command, frame, platform, rule_notes
 from .figures import POINTS, Figure, Series
-from .measurements import Result
 from .render import COMMAND, EMPTY, Document, Sheet, digits, pipe_table
 from .runs import Sources
 from .settings import Config, benchmark_command

@@ -1,12 +1,17 @@
-"""Models of the files that measurements leave besides records: angles, benchmarks, checks of the theory."""
+"""Files that measurements leave besides records: angles, benchmarks, checks of the theory; reading of any.
+
+A damaged file, or line, is never an error: readers add a sentence that names it to the list `damaged`.
+"""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ..record import Amount, Count, Integer64, Number, Ordinal, Positive, Ratio, validated
+from .files import Fields, parsed
+from .record import Amount, Count, Integer64, Model, Number, Ordinal, Positive, Ratio, validated
 
 RECORDS, BENCHMARKS, THEORY = "records.jsonl", "bench.json", "theory.json"
 DIVERGED = "diverged.json"  # in the folder of a run that did, in place of a record
@@ -264,3 +269,57 @@ def separated(results: Iterable[Result]) -> tuple[list[Result], list[Result]]:
     """Return the results with rows, and those with the parts of a step."""
     every = list(results)
     return [each for each in every if not breaks_down(each)], [each for each in every if breaks_down(each)]
+
+
+def contents(paths: Iterable[Path], damaged: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the files with their texts; those that cannot be read are added to damaged."""
+    for path in paths:
+        try:
+            yield str(path), path.read_bytes().decode("utf-8", errors="surrogateescape")
+        except OSError as error:
+            damaged.append(f"{path}: {error.strerror}")
+
+
+def lines(path: Path, damaged: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the lines of a file, if there is one, with its name and their numbers."""
+    for source, text in contents([path] if path.exists() else [], damaged):
+        for number, line in enumerate(text.split("\n"), 1):
+            if line.strip():
+                yield f"{source} line {number}", line
+
+
+def validated_each(
+    model: type[Model], texts: Iterable[tuple[str, str]], damaged: list[str], prefix: str = ""
+) -> Iterator[tuple[str, Fields, Model]]:
+    """Yield source, value and model of the texts that hold one; the others are added to damaged."""
+    for source, text in texts:
+        try:
+            value = parsed(text)
+            yield source, value, validated(model, value)
+        except ValueError as error:
+            damaged.append(f"{source}: {prefix}{error}")
+
+
+def read_theory(path: Path, damaged: list[str]) -> Fields | None:
+    """Return the checks in a file, if there is one; a damaged file is added to damaged."""
+    texts = contents([path] if path.exists() else [], damaged)
+    return next((value for _, value, _ in validated_each(Theory, texts, damaged)), None)
+
+
+def read_benchmarks(path: Path, damaged: list[str]) -> list[Result]:
+    """Return the results of a folder, a file each, or of a file, which may hold a list of them."""
+    listed = not path.is_dir()
+    results: list[Result] = []
+    for source, text in contents([path] * path.exists() if listed else sorted(path.glob("*.json")), damaged):
+        try:
+            value = parsed(text)
+        except ValueError as error:
+            damaged.append(f"{source}: {error}")
+            continue
+        several = listed and isinstance(value, list)
+        for number, each in enumerate(value if several else [value], 1):
+            try:
+                results.append(checked(each))
+            except ValueError as error:
+                damaged.append(f"{source}{f' result {number}' * several}: {error}")
+    return results
