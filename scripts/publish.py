@@ -10,8 +10,13 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from msbp.analysis import benchmarks
-from msbp.analysis.publish import contents, publish, publish_angles, publish_translations
+from msbp.analysis.publish import (
+    contents,
+    publish,
+    publish_angles,
+    publish_benchmarks,
+    publish_translations,
+)
 from msbp.analysis.render import Document
 from msbp.analysis.report import document
 from msbp.analysis.runs import own
@@ -39,7 +44,7 @@ def run(cfg: DictConfig, settle: Settle) -> None:
     if not chosen and not cfg.bench:
         raise ValueError(f"publish what? table= or figure= one of {', '.join(every)}, or bench=true")
     if cfg.bench:
-        results = benchmarks.publish(outputs / "bench", published / BENCHMARKS, cfg.allow_dirty)
+        results = publish_benchmarks(outputs / "bench", published / BENCHMARKS, cfg.allow_dirty)
         print(f"{len(results)} benchmarks are in {published / 'bench.json'}")
     if chosen:
         measured = own(outputs, published, settle)

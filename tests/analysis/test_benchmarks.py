@@ -15,7 +15,6 @@ from msbp.analysis.benchmarks import (
     command,
     markdown,
     name,
-    publish,
     ratios,
     remarks,
     settings,
@@ -23,6 +22,7 @@ from msbp.analysis.benchmarks import (
     table,
     write,
 )
+from msbp.analysis.publish import publish_benchmarks
 from msbp.analysis.render import digits
 from msbp.analysis.runs import Sources
 from msbp.measurements import checked, read_benchmarks
@@ -95,13 +95,13 @@ def test_publishing_replaces_what_has_the_same_name_and_keeps_the_rest(tmp_path)
     published = tmp_path / "published/bench.json"
     assert read_benchmarks(published, []) == []
     with pytest.raises(ValueError, match="no results in"):
-        publish(tmp_path / "bench", published)
+        publish_benchmarks(tmp_path / "bench", published)
     write(tmp_path / "bench", result(commit="a" * 10))
     write(tmp_path / "bench", sweep())
-    publish(tmp_path / "bench", published)
+    publish_benchmarks(tmp_path / "bench", published)
     write(tmp_path / "bench", result(commit="b" * 10))
     (tmp_path / "bench/mnist-by-k.json").unlink()
-    publish(tmp_path / "bench", published)
+    publish_benchmarks(tmp_path / "bench", published)
     kept = read_benchmarks(published, [])
     assert [name(each) for each in kept] == ["mnist", "mnist-by-k"]
     assert kept[0]["commit"] == "b" * 10
@@ -150,9 +150,9 @@ def test_tables_of_results_need_no_torch():
 def test_results_of_uncommitted_code_are_published_only_with_allow_dirty(tmp_path):
     write(tmp_path / "bench", result(dirty=True))
     with pytest.raises(ValueError, match=r"mnist: measured on uncommitted code.*allow_dirty=true"):
-        publish(tmp_path / "bench", tmp_path / "bench.json")
+        publish_benchmarks(tmp_path / "bench", tmp_path / "bench.json")
     assert not (tmp_path / "bench.json").exists()
-    assert len(publish(tmp_path / "bench", tmp_path / "bench.json", allow_dirty=True)) == 1
+    assert len(publish_benchmarks(tmp_path / "bench", tmp_path / "bench.json", allow_dirty=True)) == 1
 
 
 def test_a_summary_has_a_line_for_each_case():
@@ -171,7 +171,7 @@ def test_a_partial_result_gives_way_to_a_full_one_which_it_never_replaces(tmp_pa
     assert write(tmp_path, part) and write(tmp_path, part | {"commit": "b" * 10})
     assert read_benchmarks(tmp_path, []) == [part | {"commit": "b" * 10}]
     with pytest.raises(ValueError, match=r"mnist \('only=\[msbp\]' seconds=1\): only full benchmarks"):
-        publish(tmp_path, tmp_path / "published/bench.json")
+        publish_benchmarks(tmp_path, tmp_path / "published/bench.json")
     wanted = {"benchmarks": [{"case": "mnist", "sweep": None}]}
     assert Sources(runs_of([]), settle, [part]).missing(wanted)
     assert write(tmp_path, result()) and write(tmp_path, part) == []
@@ -182,7 +182,7 @@ def test_a_damaged_file_stops_publishing_and_stays_as_it_is(tmp_path):
     write(tmp_path / "bench", result())
     (tmp_path / "bench.json").write_text("[5]")
     with pytest.raises(ValueError, match=r"repair or remove first: .*bench.json result 1: Case: Input"):
-        publish(tmp_path / "bench", tmp_path / "bench.json")
+        publish_benchmarks(tmp_path / "bench", tmp_path / "bench.json")
     assert (tmp_path / "bench.json").read_text() == "[5]"
 
 
@@ -250,7 +250,7 @@ def test_breakdowns_are_published_beside_the_cases_and_read_apart(tmp_path, sett
     write(tmp_path / "bench", breakdown())
     lines = list(csv.DictReader((tmp_path / "bench/mnist-breakdown.csv").read_text().splitlines()))
     assert [float(line["ms"]) for line in lines] == [0.5, 0.1, 0.4] and lines[0]["row"] == "msbp"
-    publish(tmp_path / "bench", tmp_path / "published/bench.json")
+    publish_benchmarks(tmp_path / "bench", tmp_path / "published/bench.json")
     for found in (runs.published(tmp_path / "published", settle), runs.own(tmp_path, tmp_path / "x", settle)):
         assert found.benchmarks == [result()] and found.breakdowns == [breakdown()]
 

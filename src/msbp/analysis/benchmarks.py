@@ -136,32 +136,6 @@ def write(folder: Path, result: Result) -> list[Path]:
     return list(files)
 
 
-def publish(measured: Path, published: Path, allow_dirty: bool = False) -> list[Result]:
-    """Put the results of a folder into the published file, each in place of the one of its name.
-
-    ValueError for those of uncommitted code, which nobody can repeat, unless allow_dirty; for partial ones;
-    and where a file of either is damaged.
-    """
-    damaged: list[str] = []
-    new, old = read_benchmarks(measured, damaged), read_benchmarks(published, damaged)
-    if damaged:
-        raise ValueError(f"repair or remove first: {'; '.join(damaged)}")
-    if not new:
-        raise ValueError(f"no results in {measured}; python -m src.bench case=mnist leaves one there")
-    dirty = [name(result) for result in new if result["dirty"] or result["commit"] == "unknown"]
-    if dirty and not allow_dirty:
-        raise ValueError(
-            f"{', '.join(dirty)}: measured on uncommitted code, so nobody can repeat it; commit and measure "
-            "again, or publish it all the same with allow_dirty=true"
-        )
-    if partial := [f"{name(result)} ({result['settings']})" for result in new if result.get("settings")]:
-        raise ValueError(f"{', '.join(partial)}: only full benchmarks are published; measure without these")
-    results = {name(result): result for result in [*old, *new]}
-    ordered = [results[key] for key in sorted(results)]
-    save({published: json_text(ordered, indent=1)})
-    return ordered
-
-
 def comma_separated(result: Result) -> str:
     """Return unrounded numbers, one row or part a line; nested fields have columns such as `vs_dense_bp`."""
     if breaks_down(result):

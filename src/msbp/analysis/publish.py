@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..files import Fields, json_text, save
+from ..measurements import Result, read_benchmarks
 from ..record import HYPOTHESES
 from . import benchmarks
 from .claims import bullets
@@ -228,6 +229,34 @@ def stale(files: Mapping[Path, str | bytes]) -> list[Path]:
 
 def differs(path: Path, content: str | bytes) -> bool:
     return isinstance(content, str) and path.read_text("utf-8") != content
+
+
+def publish_benchmarks(measured: Path, path: Path, allow_dirty: bool = False) -> list[Result]:
+    """Put the results of a folder into the published file, each in place of the one of its name.
+
+    ValueError for those of uncommitted code, which nobody can repeat, unless allow_dirty; for partial ones;
+    and where a file of either is damaged.
+    """
+    damaged: list[str] = []
+    new, old = read_benchmarks(measured, damaged), read_benchmarks(path, damaged)
+    if damaged:
+        raise ValueError(f"repair or remove first: {'; '.join(damaged)}")
+    if not new:
+        raise ValueError(f"no results in {measured}; python -m src.bench case=mnist leaves one there")
+    dirty = [benchmarks.name(result) for result in new if result["dirty"] or result["commit"] == "unknown"]
+    if dirty and not allow_dirty:
+        raise ValueError(
+            f"{', '.join(dirty)}: measured on uncommitted code, so nobody can repeat it; commit and measure "
+            "again, or publish it all the same with allow_dirty=true"
+        )
+    if partial := [
+        f"{benchmarks.name(result)} ({result['settings']})" for result in new if result.get("settings")
+    ]:
+        raise ValueError(f"{', '.join(partial)}: only full benchmarks are published; measure without these")
+    results = {benchmarks.name(result): result for result in [*old, *new]}
+    ordered = [results[key] for key in sorted(results)]
+    save({path: json_text(ordered, indent=1)})
+    return ordered
 
 
 def publish_translations(runs: pd.DataFrame, folder: Path) -> list[Path]:
