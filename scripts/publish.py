@@ -10,6 +10,7 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
+from msbp.analysis.figures import Plot
 from msbp.analysis.publish import (
     contents,
     publish,
@@ -65,7 +66,7 @@ def put(documents: Sequence[Document], published: Path, cfg: DictConfig) -> None
         if cfg.translations:
             files = publish_translations(each.used, published)
             print(f"translations of {len(files)} runs are in {published / PACKED}")
-        if len(each.angles):
+        if isinstance(each, Plot) and len(each.angles):
             print(f"{publish_angles(each, published / ANGLES)} angles are in {published / ANGLES}")
 
 

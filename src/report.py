@@ -10,7 +10,6 @@ from omegaconf import DictConfig
 
 from msbp.analysis import runs
 from msbp.analysis.publish import contents, stale
-from msbp.analysis.render import files
 from msbp.analysis.report import (
     document,
     in_full,
@@ -57,7 +56,7 @@ def report(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> None:
     rest = [] if chosen else other(measured.runs, documents)
     for each in tracked(documents + rest, "files"):
         save(
-            {folder / f"{file_name(each.name)}.{suffix}": content for suffix, content in files(each).items()}
+            {folder / f"{file_name(each.name)}.{suffix}": content for suffix, content in each.files().items()}
         )
     left = unused(measured.runs, documents)
     if chosen:

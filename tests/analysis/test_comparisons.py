@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from msbp.analysis.render import renderings
 from msbp.analysis.runs import Sources
 from msbp.analysis.settings import configs
 from msbp.analysis.table_text import answered, differences
@@ -47,7 +46,7 @@ def test_differences_are_over_the_seeds_that_both_rows_have(filled):
     assert rows["minus SBP: n"]["MSBP"] == 2 and rows.n["SBP"] == 3
     half = 12.7062 * 0.25
     assert rows["minus SBP: low"]["MSBP"] == pytest.approx(1.25 - half, abs=1e-3)
-    text = renderings(filled(sbp={0: 96.0, 1: 97.0}, msbp={0: 97.0, 1: 98.5}))["md"]
+    text = filled(sbp={0: 96.0, 1: 97.0}, msbp={0: 97.0, 1: 98.5}).texts()["md"]
     assert "+1.25 (-1.93 to +4.43)" in text and "0 of 6" in text
 
 

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from msbp.analysis import benchmarks, runs, theory
-from msbp.analysis.render import files
+from msbp.analysis.figures import Plot
 from msbp.analysis.report import benchmark, document, other
 from msbp.analysis.settings import CLAIMS, catalogue
 from msbp.config import CONF, ROOT
@@ -88,8 +88,8 @@ def render(outputs: Path) -> runs.Sources:
     documents += [document(EVERY[name], sources) for name in SHOWN]
     documents += [document(EVERY[CLAIMS] | {"claims": CLAIMED, "tables": {}}, sources)]
     for each in documents:
-        if each.figure is None:
-            files(each)
+        if not isinstance(each, Plot):
+            each.files()
     benchmarks.markdown(sources.benchmarks)
     for result in sources.breakdowns:
         benchmark(result)

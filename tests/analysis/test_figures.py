@@ -14,7 +14,6 @@ from msbp.analysis import claim_rules, figures, theory
 from msbp.analysis.benchmarks import markdown
 from msbp.analysis.claim_rules import Measured
 from msbp.analysis.figures import POINTS, Figure, Series
-from msbp.analysis.render import files, renderings
 from msbp.analysis.runs import Sources
 
 BY_K = {"benchmarks": [{"case": "mnist", "sweep": "k"}]}
@@ -79,7 +78,7 @@ def test_measurements_stand_beside_theory_as_shares_of_the_dense_row(swept, sour
 def test_what_was_not_measured_has_its_command(sources):
     config = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10, **BY_K}
     shown = theory.complexity(config, sources())
-    assert shown.empty and "\npython -m src.bench case=mnist sweep=k\n" in renderings(shown)["md"]
+    assert shown.empty and "\npython -m src.bench case=mnist sweep=k\n" in shown.texts()["md"]
 
 
 def test_bp_time_is_by_k_with_percentiles_and_the_dense_row_beside(swept, sources):
@@ -111,8 +110,8 @@ def test_angles_are_means_over_seeds_in_degrees(sources, record_of, runs_of, ang
 
 def test_an_empty_figure_is_not_drawn_but_says_what_to_run(sources):
     shown = figures.bp_time({"name": "bp", "caption": "BP", **BY_K}, sources())
-    assert files(shown).keys() == {"csv", "md", "tex"}
-    assert "- `python -m src.bench case=mnist sweep=k`" in files(shown)["md"]
+    assert shown.files().keys() == {"csv", "md", "tex"}
+    assert "- `python -m src.bench case=mnist sweep=k`" in shown.files()["md"]
     with pytest.raises(ValueError, match="nothing to draw"):
         shown.figure.images()
 
@@ -178,7 +177,7 @@ def test_of_a_partial_sweep_what_is_there_is_shown_and_the_rest_is_empty(swept, 
         if len(series.points)
     }
     assert named == (set(part) - {"torch"} if {*part} & {"sbp", "msbp"} else set())
-    assert renderings(table).keys() == {"md", "tex", "csv"} and files(figure, draw=False)
+    assert table.texts().keys() == {"md", "tex", "csv"} and figure.files(draw=False)
     result = list(claim_rules.slope_by_k({**config, "largest": 100}, Measured(measured, dict, {})))
     assert len(result) == 2
     assert all(f"BP of {name}" in markdown([swept]) for name in part)
@@ -192,7 +191,7 @@ def test_a_sweep_without_points_or_with_uneven_ones_is_shown(swept, sources):
     ]  # fmt: skip
     assert "BP of dense" in markdown([swept])
     swept["points"] = []
-    assert "not measured yet" in renderings(theory.complexity(config, sources(benchmarks=[swept])))["md"]
+    assert "not measured yet" in theory.complexity(config, sources(benchmarks=[swept])).texts()["md"]
     assert markdown([swept])
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from msbp.analysis.render import renderings
 from msbp.analysis.runs import Sources
 from msbp.analysis.settings import configs
 from msbp.analysis.table_text import document_of
@@ -32,7 +31,7 @@ def rendered(request, record_of, runs_of, settle):
     """The name of a table, and its text by file suffix."""
     config = CONFIGS[request.param]
     runs = runs_of(printed_as_runs(config, record_of))
-    return request.param, renderings(document_of(fill(config, Sources(runs, settle))))
+    return request.param, document_of(fill(config, Sources(runs, settle))).texts()
 
 
 @pytest.mark.parametrize("suffix", ["md", "tex", "csv"])
@@ -55,6 +54,6 @@ def test_the_papers_cells_give_the_expected_table(rendered, suffix, tmp_path):
 )
 def test_the_papers_own_ratios_and_differences_are_computed(name, cells, settle, runs_of):
     """Nine of those that it prints are wrong, such as 9.46×, 2.71×, +0.58 and +0.39."""
-    text = renderings(document_of(fill(CONFIGS[name], Sources(runs_of([]), settle))))["md"]
+    text = document_of(fill(CONFIGS[name], Sources(runs_of([]), settle))).texts()["md"]
     for cell in cells:
         assert f" {cell} |" in text

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from msbp.analysis import figures, significance
-from msbp.analysis.render import renderings
 from msbp.analysis.report import document
 from msbp.analysis.runs import Sources
 from msbp.analysis.significance import f_ratio, pooled_t
@@ -45,7 +44,7 @@ def test_a_cell_has_the_papers_test_beside_the_papers_value(target, value, sourc
     assert first["paper"] == 16.2 and (first["n_sbp"], first["n_msbp"]) == (4, 4)
     assert first["p_holm"] == first["p"], "a single test stays as it is"
     assert all(np.isnan(cell["value"]) for cell in others)
-    text = renderings(shown)["md"]
+    text = shown.texts()["md"]
     assert f" {value.value:.1f} |" in text and "no runs of both methods yet" in text
     assert "\npython -m src.train experiment=small\n" in text
 
@@ -60,7 +59,7 @@ def test_a_grid_of_ones_own_needs_no_cells_of_the_paper(sources):
     for paper in ({}, {"paper": {20: [6.3]}}):
         shown = document({"name": "own", "caption": "", "grid": GRID, "_target_": T_TEST} | paper, sources)
         assert list(shown.numbers.paper.fillna(0)) == [0, 0, 6.3 if paper else 0, 0]
-        assert "– |" in renderings(shown)["md"] and "the paper prints" not in renderings(shown)["md"]
+        assert "– |" in shown.texts()["md"] and "the paper prints" not in shown.texts()["md"]
 
 
 def test_accuracy_by_gamma_starts_at_sbp_and_has_intervals_and_the_baseline(sources):
@@ -70,7 +69,7 @@ def test_accuracy_by_gamma_starts_at_sbp_and_has_intervals_and_the_baseline(sour
     point = five.points.iloc[1]
     assert point.y == pytest.approx(97.85) and point.low < 97.85 < point.high
     assert shown.figure.levels[0].points.y[0] == pytest.approx(98.1)
-    assert renderings(shown)["csv"].splitlines()[0] == "series,x,y,low,high,n"
+    assert shown.texts()["csv"].splitlines()[0] == "series,x,y,low,high,n"
     assert shown.figure.note == "n = 4 runs per point."
     assert len(shown.used) == 11 and shown.missing
 
@@ -91,4 +90,4 @@ def test_few_runs_give_no_nan(record_of, runs_of, settle):
         for target in ("t_test", "f_test"):
             config = PAPER | {"name": target, "_target_": f"msbp.analysis.significance.{target}"}
             shown = document(config, Sources(runs_of(runs), settle))
-            assert not any("nan" in text for text in renderings(shown).values())
+            assert not any("nan" in text for text in shown.texts().values())

@@ -4,7 +4,6 @@ from functools import partial
 import pytest
 
 from msbp.analysis.publish import contents, publish, publish_angles, shown_in, stale, without_paths
-from msbp.analysis.render import renderings
 from msbp.analysis.report import document
 from msbp.analysis.runs import Sources, read_runs
 from msbp.analysis.table_text import document_of
@@ -130,8 +129,8 @@ def test_a_damaged_line_is_not_dropped_in_silence(offer, lines, record_of):
 def test_published_records_give_the_same_table_as_the_runs(offer, lines, record_of, runs_of, settle):
     records = [record_of(signature, seed) for signature in (BASE, MSBP) for seed in (0, 1)]
     offer(records)
-    assert renderings(document_of(fill(CONFIG, Sources(read_runs(lines, []), settle)))) == (
-        renderings(document_of(fill(CONFIG, Sources(runs_of(records), settle))))
+    assert document_of(fill(CONFIG, Sources(read_runs(lines, []), settle))).texts() == (
+        document_of(fill(CONFIG, Sources(runs_of(records), settle))).texts()
     )
 
 

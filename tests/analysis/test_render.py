@@ -5,7 +5,7 @@ import re
 import pandas as pd
 import pytest
 
-from msbp.analysis.render import LATEX, MARKDOWN, Sheet, latex, markdown, renderings
+from msbp.analysis.render import LATEX, MARKDOWN, Sheet, latex, markdown
 from msbp.analysis.runs import Sources
 from msbp.analysis.table_text import document_of
 from msbp.analysis.tables import fill
@@ -75,7 +75,7 @@ def test_markdown_escapes_are_undone_by_a_reader():
 
 
 def test_csv_has_the_agreed_columns_and_plain_numbers(table):
-    (row,) = csv.DictReader(io.StringIO(renderings(table)["csv"]))
+    (row,) = csv.DictReader(io.StringIO(table.texts()["csv"]))
     agreed = (
         "block task method r gamma hidden n score_mean score_sd bp_s bp_update_s total_s bp_ratio "
         "total_ratio paper_score paper_bp_s paper_total_s"
@@ -89,7 +89,7 @@ def test_csv_has_the_agreed_columns_and_plain_numbers(table):
 
 def test_an_empty_table_still_has_every_column(runs_of, settle):
     (row,) = csv.DictReader(
-        io.StringIO(renderings(document_of(fill(CONFIG, Sources(runs_of([]), settle))))["csv"])
+        io.StringIO(document_of(fill(CONFIG, Sources(runs_of([]), settle))).texts()["csv"])
     )
     assert row["n"] == "0"
     assert row["bp_s"] == row["bp_ratio"] == ""

@@ -10,7 +10,7 @@ import pytest
 from hydra.errors import HydraException
 
 from msbp.analysis.claims import forest_rows
-from msbp.analysis.render import files, markdown, renderings
+from msbp.analysis.render import markdown
 from msbp.analysis.report import (
     HEIGHT,
     WIDTH,
@@ -122,7 +122,7 @@ def test_a_baseline_that_is_stronger_than_the_papers_is_the_first_sentence(recor
 
 def test_numbers_agree_in_every_format(documents, text):
     drawn = documents[CLAIMS]
-    texts = renderings(drawn)
+    texts = drawn.texts()
     cells = list(drawn.sheets[1].blocks[0].iloc[1])
     assert cells[0] == "MNIST: MSBP (γ=0.8)" and cells[4] == "3"
     assert f"| {cells[0]} " in texts["md"] and f"{cells[1]} |" in texts["md"] and f">{cells[1]}<" in text
@@ -132,7 +132,7 @@ def test_numbers_agree_in_every_format(documents, text):
 
 def test_latex_has_no_letter_that_needs_another_engine(documents):
     for name, drawn in documents.items():
-        tex = renderings(drawn)["tex"]
+        tex = drawn.texts()["tex"]
         assert all(letter.isascii() for letter in re.sub("(?m)^% .*", "", tex)), name
 
 
@@ -267,7 +267,7 @@ def test_whatever_a_field_of_a_record_holds_the_record_is_shown_or_left_out(tria
     for key in ("hidden", "sample", "resumed"):
         assert any(key not in record for record in runs.record)
     (drawn,) = other(runs, [])
-    assert all(renderings(drawn).values()) and by_layer(runs) == ""
+    assert all(drawn.texts().values()) and by_layer(runs) == ""
     assert all("seed" in line for line in listed(runs, nothing_composed))
 
 
@@ -278,7 +278,7 @@ def test_a_forest_plot_is_an_image_that_names_its_estimates(documents):
     words = ["".join(text.itertext()) for text in image.iter("{http://www.w3.org/2000/svg}text")]
     for row in forest_rows(claim):
         assert row["label"] in words and row["text"] in words
-    assert files(drawn, draw=False)["better_than_sbp.svg"] == drawn.forests[claim.name]
+    assert drawn.files(draw=False)["better_than_sbp.svg"] == drawn.forests[claim.name]
 
 
 def test_progress_is_a_line_a_tenth_without_a_terminal(capsys):

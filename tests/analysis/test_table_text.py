@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from omegaconf.errors import OmegaConfBaseException
 
-from msbp.analysis.render import markdown, renderings
+from msbp.analysis.render import markdown
 from msbp.analysis.runs import Sources
 from msbp.analysis.settings import command, settings_from
 from msbp.analysis.table_text import document_of
@@ -70,9 +70,9 @@ def test_runs_of_another_setting_never_fill_a_row(record_of, runs_of, settle):
 def test_a_block_whose_task_does_not_exist_yet_still_renders(runs_of):
     block = CONFIG["blocks"][0] | {"task": "weather"}
     table = fill(CONFIG | {"blocks": [block]}, Sources(runs_of([]), settings_from(Path(CONF), compose)))
-    for text in renderings(document_of(table)).values():
+    for text in document_of(table).texts().values():
         assert "MLP" in text
-    assert "its task is not there yet" in renderings(document_of(table))["md"]
+    assert "its task is not there yet" in document_of(table).texts()["md"]
 
 
 def test_commands_are_quoted_for_the_shell():

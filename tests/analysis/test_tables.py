@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 
 from msbp.analysis import tables
-from msbp.analysis.render import renderings
 from msbp.analysis.runs import Sources, diverged_frame
 from msbp.analysis.table_text import document_of
 from msbp.analysis.tables import fill, filled
@@ -214,7 +213,7 @@ def test_a_row_says_how_many_of_its_runs_diverged_and_where(record_of, runs_of, 
     table = fill(PAIRED, Sources(runs, settle, diverged=diverged))
     (remark,) = remarks(table, 2, "n")
     assert remark == "1 of 3 diverged (seed 1 in epoch 2, step 7: the loss is nan)"
-    assert remark in renderings(document_of(table))["md"]
+    assert remark in document_of(table).texts()["md"]
     alone = fill(PAIRED, Sources(runs_of([]), settle, diverged=diverged))
     assert remarks(alone, 2, "n")[0].startswith("2 of 2 diverged") and remarks(alone, 1, "n") == [
         "not run yet"

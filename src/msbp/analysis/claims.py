@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -211,7 +211,22 @@ class Claim:
         return [row for family in self.verdict.families for row in rows_of(self, family)]
 
 
-def document(config: Config, sources: Sources) -> Document:
+@dataclass
+class Claims(Document):
+    """All claims with their verdicts; forests: the forest plot of each that is measured, as SVG."""
+
+    claims: Sequence[Claim] = ()
+    forests: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_results(self) -> bool:
+        return any(claim.measured for claim in self.claims)
+
+    def files(self, draw: bool = True) -> dict[str, str | bytes]:
+        return {**self.texts(), **{f"{name}.svg": text for name, text in self.forests.items()}}
+
+
+def document(config: Config, sources: Sources) -> Claims:
     """Return text and numbers of all claims; config holds conf/claim, conf/table and conf/figure."""
     every = claims(config["claims"], config["tables"], config["figures"], sources)
     rows = [{"claim": claim.name, "word": claim.word.value, **row} for claim in every for row in claim.rows]
@@ -220,7 +235,7 @@ def document(config: Config, sources: Sources) -> Document:
     further = [questions(beyond, sources)] if beyond else []
     sheets = [summary(every), *map(details, every), *further]
     numbers = pd.DataFrame(rows).round(6)
-    return Document(config["name"], CAPTION, sheets, numbers, claims=every, forests=forests)
+    return Claims(config["name"], CAPTION, sheets, numbers, claims=every, forests=forests)
 
 
 def claims(

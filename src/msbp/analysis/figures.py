@@ -6,13 +6,15 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cached_property
+from string import Template
 from typing import Any
 
 import pandas as pd
 
 from ..measurements import Result
 from .benchmarks import frame, platform, whole_pass
-from .render import IMAGES, Document
+from .render import LATEX, MARKDOWN, Document, comma_separated, wrapped
 from .runs import SBP, Sources, gather, scores
 from .settings import Config, rows_of
 from .significance import deviation_interval, mean_interval
@@ -29,6 +31,17 @@ STYLE: Any = {
     "grid.alpha": 0.3, "legend.frameon": False, "svg.hashsalt": "msbp", "svg.fonttype": "path",
 }  # fmt: skip
 POINTS = ["x", "y", "low", "high", "n"]
+IMAGES = ("png", "svg")
+FIGURE = Template(
+    r"""% needs \usepackage{graphicx}
+\begin{figure}
+\centering
+\includegraphics[width=\linewidth]{$name.png}
+\caption{$caption}
+\label{fig:$name}
+\end{figure}
+"""
+)
 
 
 @dataclass(frozen=True)
@@ -46,9 +59,9 @@ class Series:
 class Figure:
     """A pair of axes; log: "x", "y" or "xy"; levels: horizontal lines; note: a sentence below."""
 
-    title: str
-    x: str
-    y: str
+    title: str = ""
+    x: str = ""
+    y: str = ""
     series: list[Series] = field(default_factory=list)
     levels: list[Series] = field(default_factory=list)
     log: str = ""
@@ -85,12 +98,48 @@ class Figure:
         return files
 
 
-def accuracy(config: Config, sources: Sources) -> Document:
+@dataclass
+class Plot(Document):
+    """A figure with its points as numbers; angles: those that it shows."""
+
+    figure: Figure = field(default_factory=Figure)
+    angles: pd.DataFrame = field(default_factory=pd.DataFrame)
+
+    @property
+    def empty(self) -> bool:
+        return super().empty and self.angles.empty
+
+    @property
+    def has_results(self) -> bool:
+        return not self.figure.empty
+
+    @cached_property
+    def images(self) -> dict[str, bytes]:
+        """The image by suffix, drawn once."""
+        return {} if self.figure.empty else self.figure.images()
+
+    def texts(self) -> dict[str, str]:
+        title = f"# {self.caption.translate(MARKDOWN)}\n"
+        image = "" if self.figure.empty else f"![{self.caption}]({self.name}.svg)\n"
+        note = self.figure.note and f"{wrapped(self.figure.note.translate(MARKDOWN))}\n"
+        commands = "\n".join("- `{}`".format(words.replace("|", "\\|")) for words in self.missing)
+        parts = [title, image, note, f"Still to run:\n\n{commands}\n" if commands else ""]
+        tex = FIGURE.substitute(name=self.name, caption=self.caption.translate(LATEX))
+        if self.figure.empty:
+            tex = "".join(f"% not drawn, for nothing is measured: {words}\n" for words in self.missing)
+        return {"csv": comma_separated(self.numbers), "md": "\n".join(filter(None, parts)), "tex": tex}
+
+    def files(self, draw: bool = True) -> dict[str, str | bytes]:
+        drawn = () if self.figure.empty else IMAGES
+        return self.texts() | (self.images if draw else dict.fromkeys(drawn, b""))
+
+
+def accuracy(config: Config, sources: Sources) -> Plot:
     """Mean accuracy by γ, a line for each k."""
     return by_gamma(config, sources, "Average accuracy", "accuracy (%)", mean_interval)
 
 
-def deviation(config: Config, sources: Sources) -> Document:
+def deviation(config: Config, sources: Sources) -> Plot:
     """Standard deviation of accuracy by γ, a line for each k."""
     return by_gamma(config, sources, "Standard deviation", "sd of accuracy (points)", deviation_interval)
 
@@ -101,7 +150,7 @@ def by_gamma(
     title: str,
     unit: str,
     summarized: Callable[[Values], Interval | None],
-) -> Document:
+) -> Plot:
     """Return a figure with a line for each k of the grid, and the baseline as a level."""
     grid = config["grid"]
     figure, runs = Figure(title, "γ (0: SBP)", unit), gather(grid, sources)
@@ -117,10 +166,10 @@ def by_gamma(
     if len(counts):
         least, most = int(counts.min()), int(counts.max())
         figure.note = f"n = {least if least == most else f'{least} to {most}'} runs per point."
-    return document(config, sources, figure, used=runs)
+    return plot(config, sources, figure, used=runs)
 
 
-def bp_time(config: Config, sources: Sources) -> Document:
+def bp_time(config: Config, sources: Sources) -> Plot:
     """Milliseconds of a backward pass by k, for SBP, MSBP and the full gradient."""
     figure = Figure("Time of the backward pass", "k of 500 entries", "backward pass (ms per step)", log="xy")
     result = sources.benchmark(**config["benchmarks"][0])
@@ -131,10 +180,10 @@ def bp_time(config: Config, sources: Sources) -> Document:
         figure.note = f"Measured on {platform(result)}."
         if not whole_pass(result):
             figure.title, figure.y = "Time of the backward pass and update", PASS
-    return document(config, sources, figure, measured=result is not None)
+    return plot(config, sources, figure, measured=result is not None)
 
 
-def tradeoff(config: Config, sources: Sources) -> Document:
+def tradeoff(config: Config, sources: Sources) -> Plot:
     """Accuracy of the grid at the milliseconds that a sweep over k measured for SBP and MSBP."""
     figure = Figure(
         "Accuracy against time of the backward pass", "backward pass (ms per step)", "accuracy (%)", log="x"
@@ -155,10 +204,10 @@ def tradeoff(config: Config, sources: Sources) -> Document:
         figure.note = f"Times measured on {platform(result)}."
         if not whole_pass(result):
             figure.title, figure.x = f"{figure.title} and update", PASS
-    return document(config, sources, figure, used=runs, measured=result is not None)
+    return plot(config, sources, figure, used=runs, measured=result is not None)
 
 
-def angle(config: Config, sources: Sources) -> Document:
+def angle(config: Config, sources: Sources) -> Plot:
     """δ in degrees by epoch, SBP dashed; a line for each row of the config, in the colour of its k."""
     figure = Figure("Gradient estimation angle", "epoch", "degrees", log="y")
     parts = [sources.angles[:0]]
@@ -174,7 +223,7 @@ def angle(config: Config, sources: Sources) -> Document:
             parts.append(angles)
     shown = pd.concat(parts)
     figure.note = comparison(shown)
-    return document(config, sources, figure, angles=shown)
+    return plot(config, sources, figure, angles=shown)
 
 
 def comparison(angles: pd.DataFrame) -> str:
@@ -204,7 +253,7 @@ def comparison(angles: pd.DataFrame) -> str:
     )
 
 
-def departure(config: Config, sources: Sources) -> Document:
+def departure(config: Config, sources: Sources) -> Plot:
     """‖sent − true‖ / ‖true‖ of gradients summed over an epoch, by epoch: weights solid, biases dashed."""
     figure = Figure("Departure from the true gradient", "epoch", "share of its norm")
     parts = [sources.angles[:0]]
@@ -217,7 +266,7 @@ def departure(config: Config, sources: Sources) -> Document:
             figure.series.append(Series(f"{row.label}: {kind}", line, colour, style))
         parts.append(angles)
     shown = pd.concat(parts)
-    return document(config, sources, figure, angles=shown)
+    return plot(config, sources, figure, angles=shown)
 
 
 def over_training(values: pd.Series, epochs: pd.Series) -> pd.DataFrame:
@@ -257,22 +306,16 @@ def single(value: float) -> Interval:
     return Interval(value, math.nan, math.nan)
 
 
-def document(
-    config: Config,
-    sources: Sources,
-    figure: Figure,
-    used: pd.DataFrame | None = None,
-    angles: pd.DataFrame | None = None,
-    measured: bool = False,
-) -> Document:
+def plot(
+    config: Config, sources: Sources, figure: Figure, angles: pd.DataFrame | None = None, **about: Any
+) -> Plot:
     """Return the document of a figure; of one of angles, with the runs in which they were measured."""
-    none = pd.DataFrame()
     if angles is not None:
-        used = sources.runs.merge(angles[["signature", "seed"]].drop_duplicates())
-    return Document(
-        config["name"], config["caption"], numbers=figure.numbers(), figure=figure, measured=measured,
-        missing=sources.missing(config), used=none if used is None else used,
-        angles=none if angles is None else angles,
+        runs = sources.runs.merge(angles[["signature", "seed"]].drop_duplicates())
+        about |= {"angles": angles, "used": runs}
+    return Plot(
+        config["name"], config["caption"], numbers=figure.numbers(), figure=figure,
+        missing=sources.missing(config), **about,
     )  # fmt: skip
 
 

@@ -17,8 +17,9 @@ from ..files import Fields, json_text, save
 from ..measurements import Result, read_benchmarks
 from ..record import HYPOTHESES
 from . import benchmarks
-from .claims import bullets
-from .render import MARKDOWN, Document, bullet, files, markdown, wrapped
+from .claims import Claims, bullets
+from .figures import Plot
+from .render import MARKDOWN, Document, bullet, markdown, wrapped
 from .report import document
 from .runs import ANGLE_KEY, published, read_angles, read_runs
 from .settings import CLAIMS, Config, Settle
@@ -101,7 +102,7 @@ def change_of(old: pd.DataFrame, chosen: pd.DataFrame) -> Change:
     return Change(added, replaced, rows[~known.isin(changed)])
 
 
-def publish_angles(document: Document, path: Path) -> int:
+def publish_angles(document: Plot, path: Path) -> int:
     """Put the angles that the document shows into the file at path; return how many they are."""
     damaged: list[str] = []
     kept = read_angles([path], damaged)
@@ -179,7 +180,7 @@ def contents(
     rendered = [name for name in configs if name in new or (folder / f"{name}.csv").exists()]
     texts: dict[Path, str | bytes] = {}
     for name in rendered:
-        texts |= {folder / f"{name}.{suffix}": text for suffix, text in files(render(name), draw).items()}
+        texts |= {folder / f"{name}.{suffix}": text for suffix, text in render(name).files(draw).items()}
     measured = sources.benchmarks
     if measured or sources.breakdowns:
         cases = benchmarks.markdown(measured, rows=None)
@@ -190,7 +191,9 @@ def contents(
             alone = (run for run in measured if benchmarks.name(run) == run["case"])
             return benchmarks.summary(alone)
         if name == VERDICTS:
-            return bullets(render(CLAIMS).claims)
+            claims = render(CLAIMS)
+            assert isinstance(claims, Claims)
+            return bullets(claims.claims)
         if name == BEYOND:
             lines = answered({n: c for n, c in configs.items() if "questions" in c}, sources)
             return "".join(f"{bullet(line)}\n" for line in lines)
@@ -206,7 +209,7 @@ def contents(
 
 def shown(document: Document, folder: str) -> str:
     """Return what a page shows: a table, or a figure with its note, or the commands for what is missing."""
-    if document.figure is None:
+    if not isinstance(document, Plot):
         return markdown(document.sheets[0])
     if document.figure.empty:
         return (

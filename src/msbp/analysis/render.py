@@ -3,21 +3,14 @@
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from string import Template
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from .settings import together
 
-if TYPE_CHECKING:
-    from .claims import Claim
-    from .figures import Figure
-
 EMPTY, COMMAND = "–", "command"
-IMAGES = ("png", "svg")
 RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Letters that a format would take for markup; each cell passes through its table once.
 MARKDOWN = str.maketrans({letter: f"\\{letter}" for letter in "\\`*_<>&|~$[]#"})
@@ -42,16 +35,6 @@ TABLE = Template(
 \resizebox{\ifdim\width>\textwidth\textwidth\else\width\fi}{!}{%
 $tabular}
 $notes\end{table*}
-"""
-)
-FIGURE = Template(
-    r"""% needs \usepackage{graphicx}
-\begin{figure}
-\centering
-\includegraphics[width=\linewidth]{$name.png}
-\caption{$caption}
-\label{fig:$name}
-\end{figure}
 """
 )
 
@@ -97,11 +80,10 @@ class Sheet:
 
 @dataclass
 class Document:
-    """A table, a figure or the claims: texts, plain numbers, runs, and commands for what is missing.
+    """A table as text and plain numbers, with the runs that it shows and the commands for what is missing.
 
     sheets: the first is shown in a README; blank: titles of blocks without results; filled: the sheet of the
-    other blocks. measured: from benchmarks. claims: the verdicts of a document that has them. forests: the
-    forest plot of each as SVG.
+    other blocks. measured: whether its numbers are from benchmarks or checks that are on record.
     """
 
     name: str
@@ -109,55 +91,36 @@ class Document:
     sheets: list[Sheet] = field(default_factory=list)
     numbers: pd.DataFrame = field(default_factory=pd.DataFrame)
     used: pd.DataFrame = field(default_factory=pd.DataFrame)
-    angles: pd.DataFrame = field(default_factory=pd.DataFrame)
     missing: list[str] = field(default_factory=list)
     blank: list[str] = field(default_factory=list)
     filled: Sheet | None = None
-    figure: "Figure | None" = None
     measured: bool = False
-    claims: Sequence["Claim"] = ()
-    forests: dict[str, str] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
         """True if nothing of it is on record."""
-        return self.used.empty and self.angles.empty and not self.measured
+        return self.used.empty and not self.measured
 
     @property
     def has_results(self) -> bool:
-        """True if it has something to show: a point, a measured claim, a block with runs."""
-        if self.claims:
-            return any(claim.measured for claim in self.claims)
-        if self.figure:
-            return not self.figure.empty
+        """True if it has something to show: a block with runs, or measurements."""
         return bool(self.filled) if self.blank else not self.empty
 
-    @cached_property
-    def images(self) -> dict[str, bytes]:
-        """The image by suffix, drawn once."""
-        return self.figure.images() if self.figure and not self.figure.empty else {}
+    def texts(self) -> dict[str, str]:
+        """Return the text by file suffix."""
+        first, *more = self.sheets
+        parts = [f"# {self.caption.translate(MARKDOWN)}\n\n{markdown(first)}"]
+        for sheet in more:
+            image = [f"![{sheet.caption}]({sheet.image})"] if sheet.image else []
+            above = [wrapped(sentence.translate(MARKDOWN)) for sentence in sheet.above]
+            title = f"## {sheet.caption.translate(MARKDOWN)}"
+            parts.append("\n\n".join([title, *above, *image, markdown(sheet)]))
+        tables = "\n".join(map(latex, self.sheets))
+        return {"csv": comma_separated(self.numbers), "md": "\n".join(parts), "tex": tables}
 
-
-def files(document: Document, draw: bool = True) -> dict[str, str | bytes]:
-    """Return all that is written of a document, by file suffix; draw=False leaves images empty."""
-    forests = {f"{name}.svg": text for name, text in document.forests.items()}
-    drawn = IMAGES if document.figure and not document.figure.empty else ()
-    return renderings(document) | forests | (document.images if draw else dict.fromkeys(drawn, b""))
-
-
-def renderings(document: Document) -> dict[str, str]:
-    """Return the document's text by file suffix."""
-    texts = {"csv": comma_separated(document.numbers)}
-    if document.figure:
-        return texts | {"md": _figure_in_markdown(document), "tex": _figure_in_latex(document)}
-    first, *more = document.sheets
-    parts = [f"# {document.caption.translate(MARKDOWN)}\n\n{markdown(first)}"]
-    for sheet in more:
-        image = [f"![{sheet.caption}]({sheet.image})"] if sheet.image else []
-        above = [wrapped(sentence.translate(MARKDOWN)) for sentence in sheet.above]
-        title = f"## {sheet.caption.translate(MARKDOWN)}"
-        parts.append("\n\n".join([title, *above, *image, markdown(sheet)]))
-    return texts | {"md": "\n".join(parts), "tex": "\n".join(map(latex, document.sheets))}
+    def files(self, draw: bool = True) -> dict[str, str | bytes]:
+        """Return the content of every file by suffix; draw=False leaves images empty."""
+        return {**self.texts()}
 
 
 def comma_separated(numbers: pd.DataFrame) -> str:
@@ -231,32 +194,6 @@ def latex(sheet: Sheet) -> str:
     notes = "".join(f"\n{note.translate(LATEX)}\n" for note in sheet.sentences())
     caption = sheet.caption.translate(LATEX)
     return TABLE.substitute(caption=caption, name=sheet.name, tabular=tabular.rstrip(), notes=notes)
-
-
-def code(command: str) -> str:
-    """Return a command as code within a Markdown table."""
-    return f"`{command}`".replace("|", "\\|") if command else ""
-
-
-def still_to_run(document: Document) -> str:
-    """Return the commands for what is missing as Markdown; nothing where all is there."""
-    commands = "\n".join(f"- {code(words)}" for words in document.missing)
-    return f"Still to run:\n\n{commands}\n" if commands else ""
-
-
-def _figure_in_markdown(document: Document) -> str:
-    assert document.figure
-    image = "" if document.figure.empty else f"![{document.caption}]({document.name}.svg)\n"
-    note = document.figure.note and f"{wrapped(document.figure.note.translate(MARKDOWN))}\n"
-    title = f"# {document.caption.translate(MARKDOWN)}\n"
-    return "\n".join(filter(None, [title, image, note, still_to_run(document)]))
-
-
-def _figure_in_latex(document: Document) -> str:
-    assert document.figure
-    if document.figure.empty:
-        return "".join(f"% not drawn, for nothing is measured: {words}\n" for words in document.missing)
-    return FIGURE.substitute(name=document.name, caption=document.caption.translate(LATEX))
 
 
 def digits(value: float) -> str:

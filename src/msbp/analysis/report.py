@@ -23,8 +23,9 @@ from ..files import Fields
 from ..measurements import Result
 from ..record import counts, different, flat, settings, signature
 from . import benchmarks, theory
-from .claims import Claim, forest_rows
-from .render import Document, markdown, pipe_table, renderings
+from .claims import Claim, Claims, forest_rows
+from .figures import Plot
+from .render import Document, markdown, pipe_table
 from .runs import Sources
 from .settings import SECONDS, Compose, Config
 from .table_text import LEGEND, document_of
@@ -68,7 +69,7 @@ def ordered(documents: Iterable[Document]) -> list[Document]:
 def in_full(document: Document, where: Sequence[str]) -> str:
     """Return a document as Markdown: of a table the blocks that have runs, where some have."""
     if not document.filled or not document.blank:
-        return renderings(document)["md"]
+        return document.texts()["md"]
     blank = f"{', '.join(document.blank)}: no runs yet; {reproduce(document, where)}"
     return f"# {document.caption}\n\n{markdown(document.filled)}\n{blank}\n"
 
@@ -77,7 +78,7 @@ def reproduce(document: Document, where: Sequence[str]) -> str:
     """Return the command that runs what the document lacks."""
     if document.missing == [theory.RUN]:
         return theory.RUN
-    kind = "figure" if document.figure else "table"
+    kind = "figure" if isinstance(document, Plot) else "table"
     return shlex.join(["python", "scripts/reproduce.py", f"{kind}={document.name}", *where])
 
 
@@ -92,7 +93,7 @@ def summary(documents: Sequence[Document], others: Sequence[str], where: Sequenc
         lines += plain_table(headline.filled.blocks)
         notes = [note for note in headline.filled.below if note != LEGEND]
         lines += [line for note in notes for line in wrapped(note)] + [""]
-    lines += verdict_lines([claim for each in documents for claim in each.claims])
+    lines += verdict_lines([claim for each in documents if isinstance(each, Claims) for claim in each.claims])
     if lacking := [each.name for each in documents if each.missing and each.name != FIRST]:
         command = shlex.join(["python", "scripts/reproduce.py", "all", *where])
         lines += wrapped(f"with rows that lack runs: {', '.join(lacking)}; {command} runs them")
@@ -140,9 +141,9 @@ def page(documents: Iterable[Document], sources: Sources) -> str:
     return template.render(
         headline=next((each for each in every if each.name == FIRST), None),
         picture=next((each for each in every if each.name == PICTURE), None),
-        claims=next((each for each in every if each.claims), None),
-        tables=[each for each in every if each.sheets and not each.claims],
-        figures=[each for each in every if each.figure],
+        claims=next((each for each in every if isinstance(each, Claims)), None),
+        tables=[each for each in every if not isinstance(each, Claims | Plot)],
+        figures=[each for each in every if isinstance(each, Plot)],
         benchmarks=list(map(benchmark, [*sources.benchmarks, *sources.breakdowns])),
         legend=[*benchmarks.LEGEND.splitlines(), *benchmarks.rule_notes(sources.benchmarks)],
         runs=len(runs),
@@ -150,7 +151,7 @@ def page(documents: Iterable[Document], sources: Sources) -> str:
     )
 
 
-def image(document: Document) -> str:
+def image(document: Plot) -> str:
     """Return the figure as an address that holds all of it."""
     return f"data:image/svg+xml;base64,{base64.b64encode(document.images['svg']).decode()}"
 

@@ -14,7 +14,7 @@ import pandas as pd
 from ..files import Fields
 from ..measurements import Result
 from .benchmarks import command, frame, platform, rule_notes
-from .figures import POINTS, Figure, Series
+from .figures import POINTS, Figure, Plot, Series
 from .render import COMMAND, EMPTY, Document, Sheet, digits, pipe_table
 from .runs import Sources
 from .settings import Config, benchmark_command
@@ -118,7 +118,7 @@ def bounds(config: Config, sources: Sources) -> Document:
     )  # fmt: skip
 
 
-def bounds_figure(config: Config, sources: Sources) -> Document:
+def bounds_figure(config: Config, sources: Sources) -> Plot:
     """Return the worst measurement of every check of an angle by its bound."""
     figure = Figure("Bounds and measurements", "θ or bound (degrees)", "measured (degrees)")
     numbers = bound_numbers(sources.theory)
@@ -130,7 +130,7 @@ def bounds_figure(config: Config, sources: Sources) -> Document:
     if len(angles):
         ends = pd.DataFrame({"x": [0.0, 90.0], "y": [0.0, 90.0]}).reindex(columns=POINTS)
         figure.series.append(Series("bound", ends, 0, ":"))
-    return Document(
+    return Plot(
         config["name"], config["caption"], numbers=figure.numbers(), figure=figure,
         missing=[] if len(angles) else [RUN], measured=len(angles) > 0,
     )  # fmt: skip
