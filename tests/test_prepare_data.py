@@ -7,14 +7,15 @@ import sys
 import pytest
 
 from msbp.config import ROOT
-from msbp.tasks import mnist, treebank
+from msbp.tasks import mnist
 from msbp.tasks.translation import bitext
+from msbp.tasks.treebanks import conll
 
 main = runpy.run_path(str(ROOT / "scripts/prepare_data.py"))["main"]
 MALFORMED = {  # by task: its folder and files, what all of them hold, and the message about it
     "mnist": ("MNIST/raw", mnist.MD5, "x", "is not MNIST's original file"),
     "multi30k": ("multi30k_en_de", bitext.MULTI30K_MD5, "x", "is no whole gzip file"),
-    "parsing_ewt": ("ud_english_ewt", treebank.EWT_MD5, "1\tKettles\n", "2 columns, expected 10"),
+    "parsing_ewt": ("ud_english_ewt", conll.EWT_MD5, "1\tKettles\n", "2 columns, expected 10"),
     "polarity": ("mr", ("rt-polarity.neg", "rt-polarity.pos"), "\0", "a NUL character"),
 }
 EWT = "1\tKettles\t_\tNOUN\tNNS\t_\t2\tnsubj\t_\t_\n2\thiss\t_\tVERB\tVBP\t_\t0\troot\t_\t_\n\n"

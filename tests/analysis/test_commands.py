@@ -112,7 +112,7 @@ def test_without_a_choice_all_is_written_and_what_has_runs_is_printed(shown, lea
     names = {path.stem for group in ("table", "figure") for path in (ROOT / "conf" / group).iterdir()}
     written = {path.name.partition(".")[0] for path in (tmp_path / "report").iterdir()}
     assert written == names | {"claims", "index", "other"}
-    assert "extreme" in re.search("(?s)incomplete: (.*?);", out)[1]
+    assert "extreme" in re.search("(?s)with rows that lack runs: (.*?);", out)[1]
     assert f"{RUN} all paths.outputs={tmp_path}" in " ".join(out.split())
     assert "MNIST, 2 epochs of 20" in (tmp_path / "report" / "extreme.md").read_text("utf-8")
     assert f"left out {cut}: not whole JSON" in err

@@ -225,7 +225,7 @@ def test_a_figure_of_angles_says_where_msbps_are_larger(angles_of):
         angles_of([at("sbp", 5, 2), at("msbp", 5, 4), at("sbp", 9, 3), at("msbp", 9, 1)])
     )
     assert (
-        "+2.0 degrees at k = 5." in above
+        "larger than SBP's by +2.0 degrees at k = 5; " in above
         and "k = 9" not in above
         and "With fewer than 5 runs a line decides nothing (k = 5, 9)." in above
     )

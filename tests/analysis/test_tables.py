@@ -25,6 +25,7 @@ PAIRED = {
         ],
     }],
 }  # fmt: skip
+OTHER_DATA = "the runs of this block have different digests of their data, those of this row: "
 GAINS = [0.1, 0.3, 0.2, 0.6]
 
 
@@ -153,8 +154,8 @@ def test_scores_by_different_metric_rules_are_named(record_of, measure):
     [
         ((None, None), []),
         (("a" * 64, "a" * 64), []),
-        (("a" * 64, "b" * 64), ["rows of this block read different data: 2 of bbbbbbbbbbbbbb"]),
-        ((None, "b" * 64), ["rows of this block read different data: 2 of bbbbbbbbbbbbbb"]),
+        (("a" * 64, "b" * 64), [OTHER_DATA + "bbbbbbbbbbbbbb (2 runs)"]),
+        ((None, "b" * 64), [OTHER_DATA + "bbbbbbbbbbbbbb (2 runs)"]),
     ],
     ids=str,
 )
@@ -165,9 +166,7 @@ def test_scores_of_different_data_are_marked(record_of, measure, digests, remark
 
 def test_a_mean_over_different_data_is_marked(record_of, measure):
     table = measure([record_of(seed=seed, data_digest=digit * 64) for seed, digit in enumerate("aab")])
-    assert remarks(table, 0, "score") == [
-        "rows of this block read different data: 2 of aaaaaaaaaaaaaa, 1 of bbbbbbbbbbbbbb"
-    ]
+    assert remarks(table, 0, "score") == [OTHER_DATA + "aaaaaaaaaaaaaa (2 runs), bbbbbbbbbbbbbb (1 run)"]
 
 
 def test_differences_are_over_the_seeds_that_both_rows_have(record_of, measure):
@@ -194,7 +193,7 @@ def test_a_note_compares_every_two_rows_over_the_seeds_that_both_have(document):
     note = document.sheets[0].below[-1]
     p = stats.ttest_1samp(GAINS, 0).pvalue
     assert note.startswith(
-        "Paired t-tests of MNIST, two-sided: SBP against MLP +0.00 (the same gain in every run, n = 4)"
+        "Paired t-tests of MNIST, two-sided: SBP against MLP +0.00 (equal scores in every run, n = 4)"
     )
     assert f"MSBP against SBP +0.30 (p = {p:.3f}, n = 4)" in note
     assert document.numbers.paired_p_first[2] == pytest.approx(p, abs=1e-6)

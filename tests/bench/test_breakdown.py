@@ -28,7 +28,7 @@ from msbp.bench.kernel_work import (
     Work,
 )
 from msbp.config import compose
-from msbp.sparse.kernels.chain_backward import scratch_bytes
+from msbp.sparse.kernels.chain_select import scratch_bytes
 from msbp.sparse.linear import workspace
 
 from .models import model

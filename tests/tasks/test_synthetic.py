@@ -1,7 +1,7 @@
 """The synthetic sets for offline trials."""
 
 from msbp.tasks.synthetic import parallel_text, treebank
-from msbp.tasks.treebank import read_conll
+from msbp.tasks.treebanks.conll import read_conll
 
 
 def test_sentences_depend_on_the_seed_alone():

@@ -20,7 +20,7 @@ from .measurements import Result
 from .plan import missing_commands
 from .runs import Sources
 from .settings import Config, rows_of, together
-from .statistics import holm, jackknife, log_sd, log_slope, welch_t
+from .statistics import LEVEL, Tested, f_ratio, holm, jackknife, log_sd, log_slope, welch_t
 from .tables import Table
 from .verdicts import FAMILIES, Setting, family_of
 
@@ -141,9 +141,14 @@ def gains_over_gamma(config: Config, measured: Measured) -> Iterator[Setting]:
     for k, sbp, msbp in by_k(config, measured):
         gains = msbp.sub(sbp, axis=0).dropna()
         tests = [welch_t(sbp.dropna(), msbp[gamma].dropna()) for gamma in msbp]
-        below = sum(p < 0.05 for p in holm([test.p for test in tests if test]))
-        note = f"Welch's p, by Holm, is below 5 % at {below} of {len(tests)} γ"
-        yield replace(grid_setting(config, k, gains.mean(axis=1)), note=note)
+        yield replace(grid_setting(config, k, gains.mean(axis=1)), note=significant("Welch's", tests))
+
+
+def significant(name: str, tests: Sequence[Tested | None]) -> str:
+    """Return at how many γ a single test rejects: without correction, and by Holm over the γ."""
+    ps = [test.p for test in tests if test]
+    below, by_holm = (sum(p < LEVEL for p in each) for each in (ps, holm(ps)))
+    return f"{name} p is below 5 % at {below} of {len(tests)} γ, by Holm at {by_holm}"
 
 
 def sensitivity(config: Config, measured: Measured) -> Iterator[Setting]:
@@ -173,7 +178,9 @@ def deviations(config: Config, measured: Measured) -> Iterator[Setting]:
     for k, sbp, msbp in by_k(config, measured):
         paper = float(np.mean(np.log(printed[k]))) / 2 if k in printed else None
         effect = log_sd([sbp.dropna()]) - log_sd([msbp[gamma].dropna() for gamma in msbp])
-        yield replace(grid_setting(config, k), effect=effect, n=len(sbp.dropna()), paper=paper)
+        tests = [f_ratio(sbp.dropna(), msbp[gamma].dropna()) for gamma in msbp]
+        setting = replace(grid_setting(config, k), effect=effect, n=len(sbp.dropna()), paper=paper)
+        yield replace(setting, note=significant("F's", tests))
 
 
 def deviation_of_sbp(config: Config, measured: Measured) -> Iterator[Setting]:

@@ -1,6 +1,7 @@
 """The paper's claims as a document: all verdicts, then the families and settings of each claim."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -23,14 +24,14 @@ from .verdicts import LEAST, Family, Region, Setting, Verdict, Word, counts, eff
 NAME, CAPTION = "claims", "Claims of the paper, and whether they reproduce here."
 HEADER = ["Claim of the paper", "Here"]
 SETTING = "setting"
+AGAINST = "against the claim, not by more than the margin"
 PARTS = ["estimate", "95 % interval", "paper", "n", "verdict"]
 NOTE = (
     f"A family's estimate is the mean of its settings with at least {LEAST} seeds or folds each (more where "
     "a rule says so), run by run of equal seeds. Reproduced: the interval is on the claim's side. Not "
     "reproduced: it is beyond the claim by more than the claim's margin, or excludes the paper's effect and "
     "falls short of it by more than the margin. Open: neither. Verdicts are corrected by Holm over the "
-    "families "
-    "of a claim; a claim is reproduced in part where some of its families reproduce it."
+    "families of a claim; a claim is reproduced in part where some of its families reproduce it."
 )
 
 
@@ -142,37 +143,64 @@ class Claim:
     def word_of(self, family: Family) -> str:
         """Return the word on a family, with the side on which it misses a range."""
         region, effect = self.verdict.region, family.effect
-        ranged = family.word == Word.NOT and effect is not None and np.isfinite(region.low)
-        above = ranged and effect is not None and effect.estimate > region.high
-        return f"{family.word}: more than claimed" if above else str(family.word)
+        if effect and family.word == Word.NOT and np.isfinite(region.low) and effect.estimate > region.high:
+            return f"{family.word}: more than claimed"
+        return f"{family.word}: {AGAINST}" if family.against(region) else str(family.word)
+
+    def spread_of(self, family: Family) -> str:
+        """Return the least and the largest estimate of several settings that are pooled."""
+        effects = [effect_of(setting) for setting in family.counted(self.verdict.least)]
+        shown = sorted(self.unit.shown(effect.estimate) for effect in effects if effect)
+        if len(shown) < 2:
+            return ""
+        return f", its settings {self.unit.text(shown[0])} to {self.unit.text(shown[-1])}"
 
     def sentence_of(self, family: Family) -> str:
         """Return a family's estimate, interval and word; where it is open, the runs that would decide."""
         runs = self.verdict.more(family) if family.word == Word.OPEN else None
-        more = f"{runs} more runs per setting would decide it" if runs else ""
+        more = f"{runs} more {'run' if runs == 1 else 'runs'} per setting would decide it" if runs else ""
         if not family.effect:
             most = max((setting.n for setting in family.settings if not setting.excluded), default=0)
             few = f"open, {f'at most {most}' if most else 'none'} of {self.verdict.least} runs"
             return ", ".join(filter(None, [f"{family.name}: {few}", more]))
-        sentence = f"{self.named(family)}: {self.number_of(family.effect)}, {self.word_of(family)}"
+        number = self.number_of(family.effect) + self.spread_of(family)
+        sentence = f"{self.named(family)}: {number}, {self.word_of(family)}"
         if family.word != Word.OPEN:
             return sentence
         return f"{sentence}, {more or 'and more runs would hardly decide'}"
 
     @property
     def short(self) -> str:
-        """The number of every family that has one, with its word where that is not the claim's."""
-        parts, few = [], []
+        """The number of every family that has one, with its word where that is not the claim's.
+
+        Of a claim that is judged by k, families without a verdict are counted.
+        """
+        parts: list[str] = []
+        few: list[str] = []
+        undecided: Counter[str] = Counter()
         for family in self.verdict.families:
-            if family.effect:
+            if family.effect and family.word == Word.OPEN and "by_k" in self.config:
+                undecided[self.word_of(family)] += 1
+            elif family.effect:
                 words = "" if self.word_of(family) == self.word else f", {self.word_of(family)}"
-                parts.append(f"{self.named(family)} {self.number_of(family.effect)}{words}")
+                number = self.number_of(family.effect) + self.spread_of(family)
+                parts.append(f"{self.named(family)} {number}{words}")
             elif any(not setting.excluded for setting in family.settings):
                 few.append(family.name)
+        parts += [f"{count} other{'s' if count > 1 else ''} {word}" for word, count in undecided.items()]
         if parts and few:
-            named = " and ".join(", ".join(few).rsplit(", ", 1))
-            parts.append(f"{named}: too few runs")
+            named = few if len(few) < 3 else [f"{len(few)} others"]
+            parts.append(f"{' and '.join(named)}: too few runs")
         return "; ".join([*parts, *self.beside])
+
+    @property
+    def reason_open(self) -> str:
+        """The reason why no family is decided: runs, or where the intervals lie."""
+        measured = [family for family in self.verdict.families if family.effect]
+        if not measured:
+            return "too few runs or no comparable times"
+        against = any(family.against(self.verdict.region) for family in measured)
+        return AGAINST if against else "intervals too wide"
 
     @property
     def rows(self) -> list[Fields]:
@@ -267,9 +295,9 @@ def bullets(claims: Sequence[Claim]) -> str:
     named = {c.name: "" if c.config["unit"] == "points" else f"{c.config['effect']}: " for c in known}
     lines = [f"**{c.word.capitalize()}**: {c.config['title']}. {named[c.name]}{c.short}." for c in known]
     if count := len(claims) - len(known):
-        lines.append(
-            f"**Open**: {count} further claims: intervals too wide, too few runs, or no comparable times."
-        )
+        reasons = Counter(claim.reason_open for claim in claims if claim.word == Word.OPEN)
+        parts = [f"{reason} ({number})" for reason, number in reasons.most_common()]
+        lines.append(f"**Open**: {count} further claims: {'; '.join(parts)}.")
     return "".join(f"{bullet(line)}\n" for line in lines)
 
 

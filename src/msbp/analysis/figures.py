@@ -114,7 +114,10 @@ def angle(config: Config, sources: Sources) -> Document:
 
 
 def comparison(angles: pd.DataFrame) -> str:
-    """Return at which k MSBP's angle is above SBP's, the mean over the training after the first step."""
+    """Return at which k MSBP's angle is above SBP's, and for the hidden layers alone at which k it is not.
+
+    Means are over the angles after the first step, before which the memory is empty and the methods agree.
+    """
     later = angles[angles.step > 0].astype({"total": float, "hidden": float})
     means = later.groupby(["k", "method"])[["total", "hidden"]].mean().map(math.degrees).unstack()
     if not {("total", "sbp"), ("total", "msbp")} <= set(means.columns):
@@ -131,9 +134,9 @@ def comparison(angles: pd.DataFrame) -> str:
     nearer = f", and MSBP's is the smaller one at k = {nearer}" if nearer else ""
     least, most = hidden.min().min(), hidden.max().max()
     return (
-        f"MSBP's angle is larger than SBP's, by the mean over training: {', '.join(above)}. The paper "
-        f"reports smaller ones.{few} Over the hidden layers alone the means are {least:.0f} to "
-        f"{most:.0f} degrees{nearer}."
+        f"Mean over the epochs, without the first step: MSBP's angle is larger than SBP's by "
+        f"{', '.join(above)}; the paper reports that MSBP's is the smaller one at the same k.{few} Over the "
+        f"gradients of the hidden layers alone the means are {least:.0f} to {most:.0f} degrees{nearer}."
     )
 
 

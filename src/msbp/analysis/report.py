@@ -96,7 +96,7 @@ def summary(documents: Sequence[Document], others: Sequence[str], where: Sequenc
     lines += verdict_lines([claim for each in documents for claim in each.claims])
     if lacking := [each.name for each in documents if each.missing and each.name != FIRST]:
         command = shlex.join(["python", "scripts/reproduce.py", "all", *where])
-        lines += wrapped(f"incomplete: {', '.join(lacking)}; {command} runs what is missing")
+        lines += wrapped(f"with rows that lack runs: {', '.join(lacking)}; {command} runs them")
     if others:
         lines += ["", "Runs that are in no table; other.md has their times:"]
         room = HEIGHT - 2 - len(lines)

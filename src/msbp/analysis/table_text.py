@@ -197,8 +197,10 @@ def paired_tests(table: Table, block: pd.DataFrame) -> Iterator[str]:
         both = table.common(one, two)
         if len(both) > 1:
             test = paired_t(both[one], both[two])
-            p = f"p = {test.p:.3f}" if test else "the same gain in every run"
-            gain = round((both[two] - both[one]).mean(), 2) + 0.0
+            gains = both[two] - both[one]
+            same = "the same gain in every run" if gains.any() else "equal scores in every run"
+            p = f"p = {test.p:.3f}" if test else same
+            gain = round(gains.mean(), 2) + 0.0
             names = f"{bare(block.label[two])} against {bare(block.label[one])}"
             parts.append(f"{names} {gain:+.2f} ({p}, n = {len(both)})")
     if parts:

@@ -251,9 +251,10 @@ def count_reasons(reasons: pd.Series, n: int) -> str:
 
 
 def data_remark(runs: pd.DataFrame) -> str:
-    """Return of which data the runs of a row are, where those of its block differ."""
-    counts = runs.data_digest.astype(object).fillna("unknown digest").str.slice(0, 14).value_counts()
-    return f"rows of this block read different data: {', '.join(f'{n} of {d}' for d, n in counts.items())}"
+    """Return the digests of the data that a row's runs read, where those of its block differ."""
+    counts = runs.data_digest.astype(object).fillna("not recorded").str.slice(0, 14).value_counts()
+    digests = ", ".join(f"{digest} ({n} {'run' if n == 1 else 'runs'})" for digest, n in counts.items())
+    return f"the runs of this block have different digests of their data, those of this row: {digests}"
 
 
 def numbers(table: Table) -> pd.DataFrame:

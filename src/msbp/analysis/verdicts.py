@@ -102,6 +102,12 @@ class Family:
     def interval(self) -> Interval | None:
         return self.effect.interval() if self.effect else None
 
+    def against(self, region: Region) -> bool:
+        """Return whether the family is open though its interval lies outside the effects that agree."""
+        interval = self.interval
+        outside = interval and (interval.high < region.low or interval.low > region.high)
+        return bool(outside) and self.word == Word.OPEN
+
     def counted(self, least: int = LEAST) -> list[Setting]:
         """Return the settings that count."""
         return [setting for setting in self.settings if counts(setting, least)]

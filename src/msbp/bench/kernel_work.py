@@ -13,7 +13,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..sparse.kernels import adam_sgd, chain_backward, chain_forward, conv, embedding, lstm, rows, skip_zeros
+from ..optim import kernels as optimizers
+from ..sparse.kernels import (
+    chain_backward,
+    chain_forward,
+    conv,
+    embedding,
+    lstm_backward,
+    lstm_forward,
+    rows,
+    skip_zeros,
+)
 from ..sparse.kernels.embedding import FEW
 from ..sparse.kernels.simd import BYTES
 
@@ -193,7 +203,7 @@ def of_sparse_backward(call: Call) -> Works:
 def of_adam(call: Call) -> Works:
     works: Works = defaultdict(Work)
     horizon = call["powers1"].size - 1
-    for r in records(call["table"], call["count"], adam_sgd.UPDATE):
+    for r in records(call["table"], call["count"], optimizers.UPDATE):
         n, i, u = int(r["n"]), int(r["i"]), int(r["u"])
         if not r["rows"]:
             works[DENSE_UPDATE] = works[DENSE_UPDATE].plus(7 * BYTES * n * i, ROOTS[0] * n * i)
@@ -209,7 +219,7 @@ def of_adam(call: Call) -> Works:
 
 def of_sgd(call: Call) -> Works:
     works: Works = defaultdict(Work)
-    for r in records(call["table"], call["count"], adam_sgd.UPDATE):
+    for r in records(call["table"], call["count"], optimizers.UPDATE):
         moved, operations = (5, 4) if r["first"] else (3, 2)
         touched = int(r["n"]) if r["first"] or not r["rows"] else int(r["u"])
         size, part = touched * int(r["i"]), UPDATED if r["rows"] else DENSE_UPDATE
@@ -253,11 +263,11 @@ WORKS: dict[Kernel, Callable[[Call], Works]] = {
     embedding.number_all: moved(GRAD_TABLE, lambda call: 4 * call["count"]),
     embedding.gradient_from_factors: of_gradient_from_factors,
     embedding.gradient_from_rows: of_gradient_from_rows,
-    lstm.pack_rows: moved(PACKING, lambda call: 2 * call["m"] * call["n"]),
-    lstm.forward: of_lstm_forward,
-    lstm.gate_gradients: moved(GATE_GRADIENTS, lambda call: 14 * call["n"] * call["H"], 2),
-    lstm.dense_backward: of_dense_backward,
-    lstm.sparse_backward: of_sparse_backward,
+    lstm_forward.pack_rows: moved(PACKING, lambda call: 2 * call["m"] * call["n"]),
+    lstm_forward.forward: of_lstm_forward,
+    lstm_backward.gate_gradients: moved(GATE_GRADIENTS, lambda call: 14 * call["n"] * call["H"], 2),
+    lstm_backward.dense_backward: of_dense_backward,
+    lstm_backward.sparse_backward: of_sparse_backward,
     rows.product: of_entries_product,
     rows.pack: moved(PACKING, lambda call: 2 * call["m"] * call["n"]),
     rows.by_chunk: moved(BY_COLUMN, lambda call: 4 * call["N"] * call["k"]),
@@ -271,6 +281,6 @@ WORKS: dict[Kernel, Callable[[Call], Works]] = {
     conv.keep_largest: of_arrays(SELECTION),
     conv.weight_gradient: of_arrays(GRAD_W, scattered),
     conv.input_gradient: of_arrays(GRAD_X, scattered),
-    adam_sgd.adam: of_adam,
-    adam_sgd.sgd: of_sgd,
+    optimizers.adam: of_adam,
+    optimizers.sgd: of_sgd,
 }

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from ..sparse.kernels import adam_sgd, chain_backward, chain_forward, lstm
+from ..optim import kernels as optimizers
+from ..sparse.kernels import chain_backward, chain_forward, lstm_backward, lstm_forward
 from . import kernel_work as parts
 from .kernel_work import Call, Kernel, floats, integers, records
 
@@ -125,7 +126,7 @@ def adam(kernel: Kernel, call: Call) -> Seconds:
 
     Neither is the rest of both: rows in order are read faster than rows among which some are skipped.
     """
-    copies, table = Copies(), records(call["table"], call["count"], adam_sgd.UPDATE).copy()
+    copies, table = Copies(), records(call["table"], call["count"], optimizers.UPDATE).copy()
     steps = []
     for r in table:
         n, i = int(r["n"]), int(r["i"])
@@ -183,14 +184,14 @@ def one_step(kernel: Kernel, call: Call, changed: dict[str, int], through: str) 
     return {part: element_wise, through: rest(fastest(kernel, whole, restore), [element_wise])}
 
 
-def lstm_forward(kernel: Kernel, call: Call) -> Seconds:
+def through_time(kernel: Kernel, call: Call) -> Seconds:
     """Gates and states, and the products with weight_hh."""
     rows, H = parts.rows_of_steps(call), call["H"]
     N, B = int(rows.sum()), int(rows.max())
     return one_step(kernel, call, {"gates": 4 * N * H, "h": B * H, "c": B * H}, parts.PRODUCTS)
 
 
-def lstm_backward(kernel: Kernel, call: Call) -> Seconds:
+def back_through_time(kernel: Kernel, call: Call) -> Seconds:
     """Gradients of the gates, with selection, and the products with weight_hh."""
     B, H = int(parts.rows_of_steps(call).max()), call["H"]
     changed = {"grad_h": B * H, "grad_c": B * H}
@@ -204,8 +205,8 @@ def lstm_backward(kernel: Kernel, call: Call) -> Seconds:
 REPLAYS: dict[Kernel, Replay] = {
     chain_forward.forward: forward,
     chain_backward.backward: backward,
-    lstm.forward: lstm_forward,
-    lstm.sparse_backward: lstm_backward,
-    lstm.dense_backward: lstm_backward,
-    adam_sgd.adam: adam,
+    lstm_forward.forward: through_time,
+    lstm_backward.sparse_backward: back_through_time,
+    lstm_backward.dense_backward: back_through_time,
+    optimizers.adam: adam,
 }

@@ -14,7 +14,8 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
 from ..sparse.buffers import address
-from ..sparse.kernels import adam_sgd, parallel
+from ..sparse.kernels import parallel
+from . import kernels
 from .fused import FusedOptimizer, Group, State, mismatch
 
 MAX_AGE = 1 << 20  # steps
@@ -146,7 +147,7 @@ class FusedAdam(FusedOptimizer):
         return lr, decay, beta1, beta2, float(group["eps"]), *powers(beta1, beta2)
 
     def _call(self, table: int, count: int, constants: tuple[Any, ...]) -> None:
-        adam_sgd.adam(table, count, *constants, parallel.threads())
+        kernels.adam(table, count, *constants, parallel.threads())
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
         amsgrad, (beta1, beta2) = bool(group["amsgrad"]), betas_of(group)

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.optim.sgd import sgd
 
-from ..sparse.kernels import adam_sgd, parallel
+from ..sparse.kernels import parallel
+from . import kernels
 from .fused import FusedOptimizer, Group, State
 
 
@@ -43,7 +44,7 @@ class SGD(FusedOptimizer, torch.optim.SGD):
         return float(group["lr"]), float(group["momentum"])
 
     def _call(self, table: int, count: int, constants: tuple[Any, ...]) -> None:
-        adam_sgd.sgd(table, count, *constants, parallel.threads())
+        kernels.sgd(table, count, *constants, parallel.threads())
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
         buffers = [state.get("momentum_buffer")]

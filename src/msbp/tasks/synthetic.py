@@ -12,7 +12,7 @@ from torch import Tensor
 from .base import Examples
 from .sentences.corpus import LabelledSentences
 from .translation.bitext import ParallelText
-from .treebank import Sentence
+from .treebanks.corpus import Sentence
 
 TREEBANK = {"train": 300, "dev": 60, "test": 60}  # sentences
 PARALLEL = {"train": 320, "dev": 40, "test": 40}  # pairs

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 
 from msbp.sparse import memories
-from msbp.sparse.kernels import lstm as kernels
+from msbp.sparse.kernels import lstm_forward as kernels
 from msbp.sparse.lstm.lstm import FusedLSTM, SparseLSTM
 
 from ..problems import assert_close, each_dtype, gradients

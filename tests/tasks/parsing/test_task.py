@@ -11,8 +11,8 @@ from torch import nn
 from msbp.config import ROOT
 from msbp.tasks.parsing.task import Parsing
 from msbp.tasks.parsing.transitions import SHIFT
-from msbp.tasks.penn import PennSample
-from msbp.tasks.treebank import ConllFiles, EnglishEwt
+from msbp.tasks.treebanks.conll import ConllFiles, EnglishEwt
+from msbp.tasks.treebanks.penn import PennSample
 
 NON_PROJECTIVE = """\
 1	Cats	_	NOUN	NNS	_	2	nsubj	_	_

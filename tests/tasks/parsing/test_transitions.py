@@ -17,7 +17,7 @@ from msbp.tasks.parsing.transitions import (
     parse,
 )
 from msbp.tasks.synthetic import treebank
-from msbp.tasks.treebank import Sentence
+from msbp.tasks.treebanks.corpus import Sentence
 
 
 def sentence(heads: list[int], labels: str | None = None) -> Sentence:

@@ -10,7 +10,7 @@ from msbp.config import build, compose
 from msbp.models.bilstm import BiLSTM
 from msbp.tasks.tagging.encoding import capitals, suffix
 from msbp.tasks.tagging.task import Tagging
-from msbp.tasks.treebank import Sentence
+from msbp.tasks.treebanks.corpus import Sentence
 
 
 class Given:

@@ -122,15 +122,8 @@ def first_product(tokens, table, x, weight, z, B, F, V, E, n, seen, numbers, sha
 @kernel
 def number_all(tokens, count, V, seen, numbers, unique):
     """Number the distinct tokens of a batch; return U."""
-    return number(
-        ints(tokens, count),
-        count,
-        1,
-        ints(seen, (V + 1, 2)),
-        ints(numbers, count),
-        ints(unique, count),
-        count,
-    )
+    T, S, N = ints(tokens, count), ints(seen, (V + 1, 2)), ints(numbers, count)
+    return number(T, count, 1, S, N, ints(unique, count), count)
 
 
 @kernel

@@ -13,8 +13,9 @@ from torch import Tensor
 from ..buffers import CPU, address, address_of, arange, empty, zeros
 from ..dropout import draw_key, keep_scale
 from ..kernels import parallel
-from ..kernels.chain_backward import NARROW, backward, scratch_bytes, weight_gradients
+from ..kernels.chain_backward import NARROW, backward, weight_gradients
 from ..kernels.chain_forward import RECORD_WORDS, STAGE, forward
+from ..kernels.chain_select import scratch_bytes
 from ..kernels.select import FIRST_DISTANCE
 from ..memory import MEMORIES, SlotMemory
 from ..row_sparse import Parts, RowSparseGradient

@@ -21,7 +21,7 @@ def advance(
     """Advance the states h, c (n, H) by one step, in place.
 
     gates (n, 4H): pre-activations without bias; they become the activated gates. For float32 on the CPU,
-    `kernels.forward` does it for all steps.
+    `kernels/lstm_forward.py` does it for all steps.
     """
     previous_h.copy_(h)
     previous_c.copy_(c)
@@ -64,7 +64,7 @@ def gate_gradients(
     """out (n, 4H) ← the gradient of the gates' pre-activations; grad_c (n, H) becomes that of the c before.
 
     ∂ℓ/∂h is grad_out, from the output at this time step, plus grad_h, from the time step after it. forget
-    (n, H): the value of that gate. For float32 on the CPU there is `kernels.gate_gradients`.
+    (n, H): the value of that gate. For float32 on the CPU there is `kernels/lstm_backward.py`.
     """
     grad_h = grad_h + grad_out
     grad_c.addcmul_(grad_h, slopes.through_c)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..buffers import address, empty, uses_kernel, zeros
-from ..kernels import lstm as kernels
+from ..kernels import lstm_backward as kernels
 from ..kernels import parallel
 from ..kernels import rows as products
 from ..kernels.select import FIRST_DISTANCE

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..buffers import empty, uses_kernel
-from ..kernels import lstm as kernels
+from ..kernels import lstm_forward as kernels
 from ..kernels import parallel
 from ..torch_compat import Context, eager
 from . import cell

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..treebank import Sentence
+from ..treebanks.corpus import Sentence
 
 
 @dataclass(frozen=True)
@@ -58,26 +57,3 @@ class Attachment:
         heads, labels = (np.asarray(a) == np.asarray(b) for a, b in zip(gold, parsed, strict=True))
         right, labelled = heads[counted], (heads & labels)[counted]
         return cls(100 * float(right.mean()), 100 * float(labelled.mean()), len(right), rule)
-
-
-def attachment(
-    gold: Sequence[Sentence], parsed: Sequence[Sentence], punctuation: Punctuation | None = None
-) -> Attachment:
-    """Scores of parsed trees; words that are punctuation in the gold sentences are excluded by a rule.
-
-    ValueError if the sentences differ in words or number.
-    """
-    if len(gold) != len(parsed):
-        raise ValueError(f"{len(parsed)} sentences to score against {len(gold)} gold ones")
-    for ours, theirs in zip(gold, parsed, strict=True):
-        if ours.words != theirs.words:
-            raise ValueError(f"{theirs.source}: not the words of the gold sentence at {ours.source}")
-    marks = [punctuation.marks(s) if punctuation else [False] * len(s) for s in gold]
-    marked = np.array(list(chain.from_iterable(marks)), bool)
-    rule = punctuation.rule(bool(marked.any())) if punctuation else "punctuation:counted"
-    return Attachment.of(_arcs(gold), _arcs(parsed), ~marked, rule)
-
-
-def _arcs(sentences: Sequence[Sentence]) -> tuple[list[int], list[str]]:
-    heads = chain.from_iterable(s.heads for s in sentences)
-    return list(heads), list(chain.from_iterable(s.labels for s in sentences))

@@ -13,7 +13,7 @@ from itertools import chain
 
 import numpy as np
 
-from ..treebank import Sentence
+from ..treebanks.corpus import Sentence
 from .attachment import Punctuation
 from .transitions import EMPTY, NO_LABEL, Features, Ints, Nodes
 

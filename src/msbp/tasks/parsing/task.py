@@ -20,7 +20,7 @@ from ...config import STRICT
 from ...files import file_name
 from .. import cache, synthetic
 from ..base import Batch, Count, Cutoff, Name, Sample, Score, Splits, Task, digest, order
-from ..treebank import UNKNOWN, Corpus, Sentence
+from ..treebanks.corpus import UNKNOWN, Corpus, Sentence
 from .attachment import PUNCTUATION, Attachment
 from .encoding import Encoded, Vocabulary
 from .transitions import Features, Ints, Nodes, derivations, legal, parse

@@ -14,7 +14,7 @@ from ...config import STRICT
 from .. import synthetic
 from ..base import Batch, Count, Cutoff, Name, Sample, Score, Splits, Task, accuracy, digest, in_buckets
 from ..text import load_vectors
-from ..treebank import Corpus, Sentence
+from ..treebanks.corpus import Corpus, Sentence
 from .encoding import Encoder, Spelling, Tagged, TaggedWords, capitals, suffix
 
 TAGS = {"xpos": "tags", "upos": "upos"}

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from ..files import written_whole
-from .download import Remote, md5_of, retrieved, unavailable, warn_of_others, writing
-from .parsing.conversion import to_dependencies
-from .treebank import Sentence, Tree, TreebankError, lines
+from ...files import written_whole
+from ..download import Remote, md5_of, retrieved, unavailable, warn_of_others, writing
+from .constituents import Tree, to_dependencies
+from .corpus import Sentence, TreebankError, lines
 
 TOKEN = re.compile(r"[()]|[^\s()]+")
 DEEPEST = 200  # nested brackets, several times what a sentence needs

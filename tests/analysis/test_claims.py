@@ -1,0 +1,62 @@
+"""The sentences of claims: numbers, words, and the reasons of what is open."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from msbp.analysis.claims import AGAINST, Claim, bullets, region_of
+from msbp.analysis.verdicts import Setting, judge
+
+ABOVE, BELOW = [0.3, 0.4, 0.5, 0.4, 0.3], [-0.03, -0.04, -0.05, -0.04, -0.03]
+WIDE = [-0.5, 0.5, 0.3, -0.2, 0.1]
+
+
+def claim(*settings, **more):
+    config = {"title": "MSBP gains", "effect": "A gain", "unit": "points", "low": 0.0, "margin": 0.1} | more
+    return Claim("gain", config, judge(settings, region_of(config)))
+
+
+def setting(values, family="MLPs", name="MNIST: MSBP"):
+    values = pd.Series(np.asarray(values, dtype=float))
+    return Setting(family, name, "run it", name, values=values, n=len(values))
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ([setting(BELOW)], AGAINST),
+        ([setting(BELOW), setting(WIDE, "LSTMs")], AGAINST),
+        ([setting(WIDE)], "intervals too wide"),
+        ([setting(ABOVE[:3])], "too few runs or no comparable times"),
+        ([], "too few runs or no comparable times"),
+    ],
+)
+def test_the_list_of_verdicts_counts_open_claims_by_their_reason(settings, reason):
+    assert bullets([claim(*settings), claim(setting(ABOVE))]).endswith(
+        f"- **Open**: 1 further claims: {reason} (1).\n"
+    )
+
+
+def test_an_open_family_whose_interval_is_against_the_claim_says_so():
+    assert f"-0.04 points (-0.05 to -0.03), open: {AGAINST}, " in claim(setting(BELOW)).sentence
+    assert AGAINST not in claim(setting(WIDE)).sentence + claim(setting(ABOVE)).sentence
+
+
+def test_a_pooled_number_shows_the_range_of_its_settings():
+    one, other = setting(ABOVE), setting(np.add(ABOVE, 1), name="Parsing: MSBP")
+    assert "settings" not in claim(one).short
+    assert "MLPs (MNIST, Parsing) +0.88 points" in claim(one, other).short
+    assert ", its settings +0.38 to +1.38" in claim(one, other).short
+    assert ", its settings +0.38 to +1.38, reproduced" in claim(one, other).sentence
+
+
+def test_of_a_claim_that_is_judged_by_k_the_list_of_verdicts_counts_what_is_open():
+    every = [setting(values, f"k = {k}") for k, values in enumerate([ABOVE, BELOW, BELOW, WIDE])]
+    few = [setting(ABOVE[:2], f"k = {k}") for k in range(10, 13)]
+    short = claim(*every, *few, by_k=True).short
+    assert short.startswith("k = 0 (MNIST) +0.38 points")
+    assert short.endswith(f"; 2 others open: {AGAINST}; 1 other open; 3 others: too few runs")
+
+
+def test_one_run_that_is_missing_is_one_run():
+    assert "at most 4 of 5 runs, 1 more run per setting would decide it" in claim(setting(ABOVE[:4])).sentence
