@@ -123,9 +123,16 @@ def _first(sweep: Override) -> str:
 
 
 def _overrides() -> list[Override]:
-    """Return the assignments of the command line."""
-    words = [word for word in sys.argv[1:] if "=" in word and word[0] != "-"]
-    return OverridesParser.create().parse_overrides(words)
+    """Return the assignments of the command line; ValueError names one that cannot be read."""
+    parser, overrides = OverridesParser.create(), []
+    for word in (word for word in sys.argv[1:] if "=" in word and word[0] != "-"):
+        try:
+            overrides.append(parser.parse_override(word))
+        except HydraException as error:
+            raise ValueError(f"cannot read the argument {word!r}: {error}") from error
+        if not re.match(r"[+~]*[^+~=@]", word):
+            raise ValueError(f"the argument {word!r} has no key before =; a setting is KEY=VALUE, as in seed=3")
+    return overrides
 
 
 def _check_choices(overrides: Sequence[Override]) -> None:
