@@ -336,14 +336,6 @@ def paired_bootstrap(folders: Sequence[Path], samples: int = 1000) -> list[Resam
     return compared
 
 
-def unpacked(path: Path) -> Translations:
-    """Return what `Translations.packed` left in a file; ValueError for anything else."""
-    try:
-        return Translations(**json.loads(gzip.decompress(path.read_bytes())))
-    except (EOFError, TypeError, gzip.BadGzipFile, zlib.error) as error:
-        raise ValueError(f"{path} holds no translations: {error}") from error
-
-
 def packed_file(folder: Path, signature: str, seed: int) -> Path:
     return folder / PACKED / f"{signature}-{seed}.json.gz"
 
@@ -351,10 +343,13 @@ def packed_file(folder: Path, signature: str, seed: int) -> Path:
 def translations(folder: Path) -> Translations:
     """Return the translations in the folder of a run, or in a published file.
 
-    FileNotFoundError if it has none, ValueError unless each reference has as many lines.
+    FileNotFoundError if it has none; ValueError if they are damaged, or differ in their numbers of lines.
     """
     if folder.is_file():
-        return unpacked(folder)
+        try:
+            return Translations(**json.loads(gzip.decompress(folder.read_bytes())))
+        except (EOFError, TypeError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{folder} holds no translations: {error}") from error
     references = sorted(folder.glob("references.*.txt"))
     if not references or not (folder / HYPOTHESES).exists():
         raise FileNotFoundError(f"{folder} has no {HYPOTHESES} and references: it is no run of translation")

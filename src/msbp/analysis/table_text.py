@@ -336,47 +336,38 @@ def difference_numbers(config: Config, table: Table) -> pd.DataFrame:
 def questions(configs: Mapping[str, Config], sources: Sources) -> Sheet:
     """Return a block for every question of these tables, headed by it and its answer."""
     text = Sheet("beyond", "Beyond the paper", below=[QUESTION_NOTE])
-    for config, question in every_question(configs):
-        answer = answer_to(question, fill(config, sources))
+    for config, question, answer in judged(configs, sources):
         rows = [row for family in answer.families for row in row_of_family(family)] or [NOT_RUN]
-        command = f"python scripts/reproduce.py table={config['name']}"
-        lines = [[*row, command] for row in rows]
+        lines = [[*row, f"python scripts/reproduce.py table={config['name']}"] for row in rows]
         header = [question["sentence"], "difference (95 % interval)", "n", ANSWERS[answer.word], COMMAND]
         text.blocks.append(pd.DataFrame(lines, columns=header))
     return text
 
 
-def every_question(configs: Mapping[str, Config]) -> Iterator[tuple[Config, Config]]:
-    """Yield the questions of tables, each with its table."""
-    for config in configs.values():
-        for question in config.get("questions", ()):
-            yield config, question
-
-
 def answered(configs: Mapping[str, Config], sources: Sources) -> Iterator[str]:
     """Yield a sentence for every question that is answered, with its differences."""
-    for config, question in every_question(configs):
-        answer = answer_to(question, fill(config, sources))
+    for _, question, answer in judged(configs, sources):
         counted = [family for family in answer.families if family.effect]
         parts = [f"{name} {gain}" for family in counted for name, gain, *_ in row_of_family(family)]
         if answer.word != Word.OPEN:
             yield f"**Beyond the paper, {ANSWERS[answer.word]}**: {question['sentence']}. {'; '.join(parts)}."
 
 
-def question_region(question: Config) -> Region:
-    """Return the differences that agree with a question's sentence."""
-    return Region(question.get("low", -math.inf), question.get("high", math.inf), question["margin"])
+def judged(configs: Mapping[str, Config], sources: Sources) -> Iterator[tuple[Config, Config, Verdict]]:
+    """Yield each question of these tables after its table, and with its verdict.
 
-
-def question_settings(question: Config, table: Table) -> list[Setting]:
-    """Return the difference of each row of `more` to each of `less`, a family for each pair and block."""
-    settings = []
-    for block, rows in table.rows.groupby("block"):
-        for more, less in product(question["more"], question["less"]):
+    A family is the difference between a row of `more` and one of `less` in one block.
+    """
+    every = [(config, question) for config in configs.values() for question in config.get("questions", ())]
+    for config, question in every:
+        table, settings = fill(config, sources), []
+        blocks = table.rows.groupby("block")
+        for (block, rows), more, less in product(blocks, question["more"], question["less"]):
             gains = table.gains(block, table.labelled(block, more), less)
             name = f"{rows.title.iloc[0]}: {more} minus {less}"
             settings.append(Setting(name, name, "", values=gains, n=len(gains)))
-    return settings
+        region = Region(question.get("low", -math.inf), question.get("high", math.inf), question["margin"])
+        yield config, question, judge(settings, region)
 
 
 def row_of_family(family: Family) -> Iterator[list[str]]:
@@ -385,8 +376,3 @@ def row_of_family(family: Family) -> Iterator[list[str]]:
     if setting.values is not None and setting.n:
         n = f"{setting.n} of {LEAST}" if setting.n < LEAST else str(setting.n)
         yield [family.name, gain_text(setting.values), n, ANSWERS[family.word]]
-
-
-def answer_to(question: Config, table: Table) -> Verdict:
-    """Return the verdict on one question."""
-    return judge(question_settings(question, table), question_region(question))
