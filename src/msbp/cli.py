@@ -131,7 +131,9 @@ def _overrides() -> list[Override]:
         except HydraException as error:
             raise ValueError(f"cannot read the argument {word!r}: {error}") from error
         if not re.match(r"[+~]*[^+~=@]", word):
-            raise ValueError(f"the argument {word!r} has no key before =; a setting is KEY=VALUE, as in seed=3")
+            raise ValueError(
+                f"the argument {word!r} has no key before =; a setting is KEY=VALUE, as in seed=3"
+            )
     return overrides
 
 

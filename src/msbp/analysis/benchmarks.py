@@ -54,22 +54,16 @@ def frame(result: Result) -> pd.DataFrame:
     mflop: the dense products of a step. Times that the earlier rule left out of BP, or added to the update,
     are missing.
     """
-    columns = ["point", "value", "k", "mflop", *BenchmarkRow.model_fields]
-    rows = pd.DataFrame(
-        [
-            {
-                "point": number,
-                "value": point.get("value"),
-                "k": max(row["k_per_layer"].values(), default=None),
-            }
-            # by rule 1, GFLOP/s are per the time of a backward pass that forms every gradient
-            | {"mflop": row["bp_gflops"] * (row.get("bp_materialised_ms") or row["bp_ms"])}
-            | row
-            for number, point in enumerate(points(result))
-            for row in point["rows"]
-        ]
-    ).reindex(columns=columns)
+    every = [
+        {"point": number, "value": point.get("value"), "k": max(row["k_per_layer"].values(), default=None)}
+        | row
+        for number, point in enumerate(points(result))
+        for row in point["rows"]
+    ]
+    rows = pd.DataFrame(every).reindex(columns=["point", "value", "k", *BenchmarkRow.model_fields])
     rows = rows.drop_duplicates(["point", "name"], keep="last").astype({"value": object})
+    # by rule 1, GFLOP/s are per the time of a backward pass that forms every gradient
+    rows["mflop"] = rows.bp_gflops * rows.bp_materialised_ms.astype(float).fillna(rows.bp_ms)
     if not whole_pass(result):
         rows[HIDDEN] = math.nan
         for one in COMPARISONS:
