@@ -43,7 +43,7 @@ def plain():
 
 
 @pytest.mark.parametrize("override", SAME)
-def test_what_a_run_does_not_learn_from_leaves_the_signature(plain, override):
+def test_settings_without_effect_on_training_do_not_change_the_signature(plain, override):
     assert of(override) == plain
 
 
@@ -56,7 +56,7 @@ def test_all_hyperparameters_together_differ_pairwise():
     assert len({of(override) for override in OTHER}) == len(OTHER)
 
 
-def test_sums_of_binary_floats_are_the_number_that_was_meant(plain):
+def test_rounding_errors_of_floats_do_not_change_the_signature(plain):
     assert signature({"r": 0.1 + 0.2}) == signature({"r": 0.3}) != signature({"r": 0.3001})
     assert signature({"r": 1}) == signature({"r": 1.0}) != signature({"r": True})
 
@@ -135,7 +135,7 @@ def test_a_writer_that_is_killed_leaves_no_half_file(tmp_path):
     assert not (tmp_path / "record.json").exists() and find(tmp_path, "0123abcd", 0) is None
 
 
-def test_a_failed_writer_leaves_what_was_there(tmp_path):
+def test_a_failed_write_leaves_the_previous_record(tmp_path):
     path = write(tmp_path, finished())
     with pytest.raises(TypeError):
         write(tmp_path, finished(config=object()))
@@ -226,7 +226,7 @@ def test_every_published_record_is_whole_and_keeps_its_signature():
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"null", b"{}", b'{"signature": "0123abcd"}', b"\xff"])
-def test_a_foreign_file_is_no_record(tmp_path, content):
+def test_a_file_of_another_program_is_no_record(tmp_path, content):
     (tmp_path / record.NAME).write_bytes(content)
     assert find(tmp_path, "0123abcd", 0) is None
 

@@ -92,7 +92,7 @@ def render(outputs: Path) -> runs.Sources:
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_a_file_is_read_or_named_and_the_others_count(tmp_path, name):
+def test_a_damaged_file_is_named_and_the_others_are_read(tmp_path, name):
     for file, value in STORED.items():
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(json.dumps(value), encoding="utf-8")

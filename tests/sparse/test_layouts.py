@@ -64,7 +64,7 @@ def backward(model, x, loss):
 @each_dtype
 @pytest.mark.parametrize("shape", [(B,), (B, T), (2, 3, T), ()], ids=str)
 @pytest.mark.parametrize("layout", INPUTS)
-def test_inputs_of_every_layout_and_shape(layout, shape, dtype):
+def test_inputs_of_every_layout_and_shape_are_accepted(layout, shape, dtype):
     if not shape and layout != "contiguous":
         shape = (1,)
     x = INPUTS[layout](*shape).to(dtype)
@@ -82,7 +82,7 @@ def test_inputs_of_every_layout_and_shape(layout, shape, dtype):
 @each_dtype
 @pytest.mark.parametrize("shape", [(B,), (B, T)], ids=str)
 @pytest.mark.parametrize("loss", LOSSES)
-def test_gradients_of_every_layout(loss, shape, dtype):
+def test_gradients_of_every_layout_are_accepted(loss, shape, dtype):
     def measure(z):
         return LOSSES[loss](z.float()).to(dtype)
 

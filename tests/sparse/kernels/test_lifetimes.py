@@ -31,7 +31,7 @@ def remembered(source: str) -> list[str]:
     return unsafe
 
 
-def test_no_kernel_remembers_the_address_of_an_array_of_its_own():
+def test_no_kernel_keeps_the_address_of_a_local_array():
     assert not {path.name: names for path in KERNELS if (names := remembered(path.read_text()))}
 
 

@@ -51,7 +51,7 @@ def results(
 @pytest.mark.parametrize("choices", PROBLEMS.values(), ids=PROBLEMS)
 @pytest.mark.parametrize("lengths", [None, [3, 6, 1, 4]], ids=["full", "packed"])
 @pytest.mark.parametrize("given", [False, True], ids=["from zero", "from states"])
-def test_dense_and_full_ratio_are_torchs_lstm(dtype, choices, lengths, given):
+def test_an_lstm_that_is_dense_or_has_full_ratio_equals_torchs(dtype, choices, lengths, given):
     plain = lstm(dtype=dtype, **choices)
     D = plain.num_layers * (1 + plain.bidirectional)
     x = torch.randn(4, 6, 9, dtype=dtype)
@@ -67,7 +67,7 @@ def test_dense_and_full_ratio_are_torchs_lstm(dtype, choices, lengths, given):
 
 
 @each_dtype
-def test_the_gradient_of_a_plain_sum_is_read_as_what_it_is(dtype):
+def test_the_expanded_gradient_of_a_sum_is_read_correctly(dtype):
     """It is one number that stands for all."""
     plain, x = lstm(dtype=dtype, bidirectional=True), torch.randn(4, 3, 9, dtype=dtype)
     models = [
