@@ -1,4 +1,4 @@
-"""The paper's bounds: they hold where their conditions do, and a check would notice if they did not."""
+"""The paper's bounds: they hold if their conditions do, and the checks detect a violation."""
 
 import json
 import math

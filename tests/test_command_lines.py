@@ -43,7 +43,7 @@ SCRIPT = {
 
 
 def overrides(random, known):
-    """One to three assignments of odd values to keys that there are, and sometimes to others."""
+    """One to three assignments of unusual values to existing keys, and sometimes to others."""
     keys = [random.choice(UNKNOWN) if random.random() < 0.15 else random.choice(known) for _ in range(3)]
     return [f"{key}={random.choice(VALUES)}" for key in keys[: random.choice((1, 1, 1, 2, 3))]]
 

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic writing: files are complete or absent."""
 
 import errno
 import fcntl

@@ -1,4 +1,4 @@
-"""Jobs as processes: how many at once, what failed, and that none outlives its program."""
+"""Jobs as processes: their number at a time, failures, and that none outlives its program."""
 
 import os
 import signal

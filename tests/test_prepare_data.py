@@ -1,4 +1,4 @@
-"""scripts/prepare_data.py: which data are ready, which are missing, and the report on them."""
+"""scripts/prepare_data.py: the report on data that are present and missing."""
 
 import re
 import runpy

@@ -92,7 +92,7 @@ def test_a_signature_is_8_hex_digits_and_survives_json(tree):
 
 
 def finished(seed=0, started="2026-01-01T00:00:00+00:00", **fields):
-    """A whole record: what a published one has, and a history of its own."""
+    """A complete record: the fields of a published one, and a history."""
     rows = [{"epoch": 1, "loss": 0.5, "test": None}, {"epoch": 2, "loss": 0.25, "test": 97.5}]
     own = {"signature": "0123abcd", "seed": seed, "started_at": started, "history": rows}
     own |= {"data_digest": ""}  # that of the published one may change with what is published

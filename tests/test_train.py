@@ -1,4 +1,4 @@
-"""The command line: what `python -m src.train` leaves, refuses and survives."""
+"""The command line: `python -m src.train`, its files, refusals and recovery."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""python -m src.translate: from what a run leaves to a file of translations, line by line."""
+"""python -m src.translate: from the folder of a run to a file of translations, line by line."""
 
 import shutil
 from pathlib import Path
@@ -124,7 +124,7 @@ def settings(run):
 
 @pytest.fixture
 def copied(run, settings, tmp_path):
-    """A copy of the run, to be damaged, and what translates a line with the run."""
+    """A copy of the run, to be damaged, and a function that translates a line with it."""
     shutil.copytree(run, tmp_path / "copy")
     (tmp_path / "in.txt").write_text("a\n")
     locations = {"input": f"{tmp_path}/in.txt", "output": f"{tmp_path}/out.txt"}

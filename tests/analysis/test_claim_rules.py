@@ -1,4 +1,4 @@
-"""The questions behind claims: which settings they have, and the effect in each."""
+"""Rules of claims: their settings, and the effect in each."""
 
 import math
 
@@ -40,7 +40,7 @@ SWEPT = {"benchmarks": [{"case": "mnist", "sweep": "k"}], "largest": 100}
 
 @pytest.fixture
 def evidence(record_of, runs_of, angles_of, settle):
-    """From columns of numbers by method, or by the words after it: what rules look at."""
+    """From columns of numbers by method, or by the words after it, as rules read them."""
 
     def evidence(benchmarks=(), angles=(), table=TABLE, **columns):
         records = [

@@ -1,4 +1,4 @@
-"""The report and publishing as a user runs them; once in a process without torch, network and locale."""
+"""The report and publishing by their commands; once in a process without torch, network and locale."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def put(paths, settle, capsys):
 
 @pytest.fixture
 def leave(tmp_path, record_of):
-    """Leaves the record of a finished run of these overrides, which stand for its signature."""
+    """Write the record of a finished run with these overrides, which serve as its signature."""
 
     def leave(*overrides, **fields):
         record = record_of(**{"signature": " ".join(overrides)} | fields)

@@ -1,4 +1,4 @@
-"""Tables of differences to named rows, and the questions that they answer."""
+"""Tables of differences to named rows, and the hypotheses that they decide."""
 
 from pathlib import Path
 

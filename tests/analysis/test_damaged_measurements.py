@@ -1,4 +1,4 @@
-"""Random changes to files of measurements: each is read, or named and left out, and the others count.
+"""Random changes to files of measurements: each is read, or named and left out, and the others are read.
 
 A sample runs with the suite; MSBP_MUTATIONS=2000 makes it more.
 """
@@ -31,7 +31,7 @@ def first(name: str) -> object:
 
 
 def stored() -> dict[str, object]:
-    """A file of each kind, as the entry points leave them, by path below the outputs folder."""
+    """A file of each kind, as the entry points write them, by path below the outputs folder."""
     results = json.loads((PUBLISHED / "bench.json").read_text(encoding="utf-8"))
     kinds = {bool(result["sweep"]): result for result in results}
     diverged = {"signature": "5e77e000", "seed": 3, "epoch": 1, "step": 2, "reason": "the loss is nan"}
@@ -74,7 +74,7 @@ def altered(tree: object, random: Random) -> tuple[object, str]:
 
 
 def render(outputs: Path) -> runs.Sources:
-    """Make what reads all of a file of each kind."""
+    """Return the functions that read a file of each kind completely."""
     sources = runs.own(outputs, outputs / "published", lambda words: None)
     documents = other(sources.runs, [])
     documents += [document(EVERY[name], sources) for name in ("theory", "bounds", "complexity", "departure")]

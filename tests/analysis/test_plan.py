@@ -18,7 +18,7 @@ def config(columns=("bp_s", "score"), seeds=2, **block):
 
 @pytest.fixture
 def lacking(runs_of, settle):
-    """The commands of what configs lack beside these records."""
+    """Return the commands of the runs that configs request and these records lack."""
 
     def lacking(*configs, records=(), where=()):
         return jobs(configs, Sources(runs_of(records), settle), where)

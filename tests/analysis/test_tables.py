@@ -1,4 +1,4 @@
-"""Numbers of tables: means over runs, comparisons with the first row of a block, and what is remarked on."""
+"""Numbers of tables: means over runs, comparisons with the first row of a block, and their remarks."""
 
 import pandas as pd
 import pytest

@@ -133,7 +133,12 @@ def called(path):
 
 
 def test_every_kernel_that_python_calls_is_timed():
-    files = [path for folder in FOLDERS for path in folder.rglob("*.py") if "kernels" not in (path.parent.name, path.stem)]
+    files = [
+        path
+        for folder in FOLDERS
+        for path in folder.rglob("*.py")
+        if "kernels" not in (path.parent.name, path.stem)
+    ]
     kernels = {each for path in files for each in called(path) if isinstance(each, Dispatcher)}
     assert kernels - SETUP == set(WORKS)
 

@@ -1,4 +1,4 @@
-"""A timed model is the trainer's own run, undisturbed by the models beside it, and fair to all."""
+"""A timed model trains as the trainer's own run does, independently of the models timed in turn with it."""
 
 import numpy as np
 import pytest

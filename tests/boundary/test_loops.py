@@ -1,4 +1,4 @@
-"""Training loops as others write them: scaling, hooks, accumulation, kept losses, evaluation, copies."""
+"""Common training loops: scaling, hooks, accumulation, kept losses, evaluation, copies."""
 
 import copy
 import gc
@@ -89,7 +89,7 @@ def test_a_scaler_skips_a_step_whose_gradient_is_infinite(kind, entry):
 
 @pytest.fixture
 def only_new_objects():
-    """The collector leaves alone what there is before the test, which is most of the time that it takes."""
+    """Exclude earlier objects from garbage collection, which takes most of its time for them."""
     gc.freeze()
     yield
     gc.unfreeze()
@@ -362,7 +362,7 @@ def test_a_converted_model_is_exported_as_the_plain_one(kind, how):
 @each_install
 @each_kind
 def test_gradients_are_cast_and_moved_with_their_module(kind, how, dtype):
-    """And go on adding up after it."""
+    """Gradients also accumulate after it."""
     model, plain = pair(kind, how)
     x, y = batch(kind)
     for network in (model, plain):

@@ -42,7 +42,7 @@ RUNS = [
 
 
 def make(name, way, model):
-    """Muon takes matrices alone, and has one way to do it."""
+    """Muon takes matrices alone, and has one implementation."""
     parameters = [p for p in model.parameters() if name != "Muon" or p.dim() == 2]
     return getattr(torch.optim, name)(parameters, lr=0.01, **({} if name == "Muon" else WAYS[way]))
 

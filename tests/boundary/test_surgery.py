@@ -48,7 +48,7 @@ def learn(net, optimizer, *ids):
 
 
 def operate(net, optimizer, change, names):
-    """Replace the table and the named state by what change makes of them."""
+    """Replace the table and the named state by the results of `change`."""
     old = net[0].weight
     state = optimizer.state.pop(old)
     new = nn.Parameter(change(old.detach()))

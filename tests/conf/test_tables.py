@@ -1,4 +1,4 @@
-"""Every file of conf/table, conf/figure and conf/claim composes and says what it labels."""
+"""Every file of conf/table, conf/figure and conf/claim composes and matches its labels."""
 
 import re
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""The translation model: padding has no part in it, decoding is what training sees, and the methods on it."""
+"""The translation model: padding has no effect, decoding agrees with training, and every method trains it."""
 
 import copy
 
@@ -146,7 +146,7 @@ def test_labels_are_smoothed_in_training_only():
 
 
 def test_a_tiny_language_is_memorized():
-    """To say a sentence backwards, in words of the other language."""
+    """The task of reversing a sentence, in words of the other language."""
     random, B = torch.Generator().manual_seed(1), 40
     lengths = torch.randint(2, 5, (B,), generator=random)
     source, target = torch.zeros(B, 4, dtype=torch.long), torch.zeros(B, 5, dtype=torch.long)

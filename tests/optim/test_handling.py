@@ -1,4 +1,4 @@
-"""An optimizer follows what people do to its parameters and its state between steps."""
+"""Changes of parameters and optimizer state between steps."""
 
 import copy
 

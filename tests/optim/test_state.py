@@ -1,4 +1,4 @@
-"""The optimizer beside its update: state, resuming, closures, checks."""
+"""State of the optimizer, resuming, closures and checks."""
 
 import copy
 import inspect
@@ -32,7 +32,7 @@ def through_a_file(state):
 @each_optimizer
 @pytest.mark.parametrize("r", [1 / 64, 0.2, 1.0])
 def test_a_run_resumes_bit_for_bit(ours, theirs, r):
-    """Whole, interrupted and looked at half-way: three ways to the same weights."""
+    """Without interruption, interrupted, and with the state read half-way: equal weights."""
     start, batches = network(r), [batch() for _ in range(40)]
     whole, halves, resumed = (copy.deepcopy(start) for _ in range(3))
     train(whole, ours(whole.parameters()), batches)
@@ -116,7 +116,7 @@ FOREIGN = {
 
 @pytest.mark.parametrize("what", FOREIGN)
 def test_loading_a_state_of_torchs_optimizer_sets_its_options(what):
-    """As torch's own Adam takes them over; AdamW decouples the decay of any state."""
+    """As torch's own Adam loads them; AdamW decouples the decay of any state."""
     source = network()
     train(source, theirs := FOREIGN[what](source.parameters()), [batch()])
     state, data = theirs.state_dict(), [batch() for _ in range(5)]

@@ -1,4 +1,4 @@
-"""NaN and Inf in a gradient: handed on as torch hands it on, while no memory moves and no step counts.
+"""NaN and Inf in a gradient: propagated as by torch, with memories unchanged and the step skipped.
 
 Letters: B batch, i in_features, n out_features, c classes.
 """

@@ -1,4 +1,4 @@
-"""Controls of the gradient memory: what each keeps of m and what it destroys.
+"""Controls of the gradient memory: the properties of m that each keeps or destroys.
 
 Letters: B batch, n out_features, k kept.
 """

@@ -1,4 +1,4 @@
-"""Conversion: which layers are replaced, what stays the same, and what is refused."""
+"""Conversion: replaced layers, unchanged parameters, and refusals."""
 
 import copy
 from contextlib import nullcontext

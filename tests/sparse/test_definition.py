@@ -1,4 +1,4 @@
-"""The paper's definitions of sparsifier and memory, read off the layer itself.
+"""The paper's definitions of sparsifier and memory, checked on a layer.
 
 Letters: B batch, n out_features, k kept.
 """

@@ -1,4 +1,4 @@
-"""A batch without examples goes through each layer as through torch's: empty output, gradients of zero."""
+"""A batch without examples passes through each layer as through torch's: empty output, gradients of zero."""
 
 import contextlib
 import copy

@@ -1,4 +1,4 @@
-"""The layers that convert chooses: by pattern, by the model's own word, or as the hidden ones."""
+"""The layers that convert chooses: by pattern, by the model's declaration, or as the hidden ones."""
 
 import re
 

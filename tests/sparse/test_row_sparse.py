@@ -1,4 +1,4 @@
-"""A row-sparse gradient is an ordinary tensor to everybody who touches `.grad`.
+"""A row-sparse gradient is an ordinary tensor to code that reads or changes `.grad`.
 
 Letters: B batch, i in_features, n out_features, c classes.
 """

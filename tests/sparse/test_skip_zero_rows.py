@@ -1,4 +1,4 @@
-"""Rows without gradient, as of padding: skipped, they are as if they were not in the batch."""
+"""Rows without gradient, as of padding: if skipped, they do not affect the batch."""
 
 import copy
 

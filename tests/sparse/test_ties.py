@@ -1,4 +1,4 @@
-"""Equal magnitudes, and numbers at the ends of the range: k entries by one rule, on every path.
+"""Ties, and numbers at the ends of the range: the same k entries on every path.
 
 Letters: B batch, n out_features, k kept. Top-k picks ties by build, device and k in torch (pytorch#27542).
 """

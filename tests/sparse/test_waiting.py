@@ -1,4 +1,4 @@
-"""A gradient that waits as factors is that of its backward pass, whatever becomes of input and weight then.
+"""A gradient that is pending as factors does not change with later changes of input and weight.
 
 Letters: B batch, i in_features, n out_features, c classes.
 """
@@ -52,7 +52,7 @@ def pair(model):
 @each_entry
 @pytest.mark.parametrize("refill", REFILLS, ids=lambda f: f.__name__)
 def test_an_input_overwritten_after_the_backward_pass_does_not_change_the_gradient(build, refill, backward):
-    """As readers of data do who fill one buffer again and again, outside torch's sight."""
+    """As data readers do that refill one buffer, which torch's version counters do not detect."""
     networks, random = pair(build()), np.random.default_rng(0)
     batches = [random.standard_normal((B, i), np.float32) for _ in range(4)]
     for network in networks:
@@ -96,7 +96,7 @@ each_replacement = pytest.mark.parametrize("replace", REPLACEMENTS.values(), ids
 
 
 def waiting():
-    """A sparse network and an embedding with gradients that wait, and a copy with the same ones formed."""
+    """A sparse network and an embedding with pending gradients, and a copy with the same ones formed."""
     model = nn.Sequential(nn.Embedding(10, 4), nn.Linear(4, n), nn.ReLU(), nn.Linear(n, c))
     convert(model, r=0.2)
     twin = copy.deepcopy(model)

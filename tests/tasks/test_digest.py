@@ -12,7 +12,7 @@ DATA = [name for name in SETS if name not in ("run", "checkpoint")]
 
 @pytest.fixture(params=DATA)
 def data(request, tmp_path):
-    """A folder of data and what reads it."""
+    """A folder of data and the task that reads it."""
     write, read = SETS[request.param]
     folder = tmp_path / "data"
     folder.mkdir()

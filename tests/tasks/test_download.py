@@ -1,4 +1,4 @@
-"""Fetching: whole files or none, checked by their sums, from the first address that answers; one error."""
+"""Fetching: complete files or none, checked by md5, from the first mirror that answers; one error."""
 
 import os
 import stat

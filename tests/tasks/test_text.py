@@ -1,4 +1,4 @@
-"""Word vectors with odd tokens, and vocabularies."""
+"""Word vectors with unusual tokens, and vocabularies."""
 
 import gzip
 import os

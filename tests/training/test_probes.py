@@ -1,4 +1,4 @@
-"""The gradient estimation angle: what it is of, and that measuring it changes nothing."""
+"""The gradient estimation angle: its definition, and that measuring it changes nothing."""
 
 import math
 from itertools import count

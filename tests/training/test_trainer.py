@@ -1,4 +1,4 @@
-"""The loop: fair, timed by the rule, repeatable, and exact when it is stopped and goes on."""
+"""The training loop: fair to all methods, timed by phases, deterministic, and exact when resumed."""
 
 import copy
 import math
@@ -73,7 +73,7 @@ class Killed(Exception):
 
 
 class Mortal(Small):
-    """Dies in the loss of the step that is its last; warm-up steps are spared."""
+    """Raises in the loss of its last step; warm-up steps are not counted."""
 
     last = None
     step = 0
@@ -301,7 +301,7 @@ def without(name):
 
 
 def moments(kept):
-    """The optimizer's state of a weight whose rows wait."""
+    """The optimizer's state of a weight with rows behind in their steps."""
     return next(state for state in kept["optimizer"]["state"].values() if "last_step" in state)
 
 
@@ -371,7 +371,7 @@ BOTH = (signal.SIGINT, signal.SIGTERM)
 
 @pytest.fixture
 def handlers():
-    """As a terminal sets them, whatever started the tests."""
+    """Set the signal handlers that a terminal sets."""
     before = {number: signal.signal(number, signal.default_int_handler) for number in BOTH}
     yield
     for number, handler in before.items():

@@ -1,4 +1,4 @@
-"""Sparse Conv1d and Conv2d against torch's own, and the rules of what they keep."""
+"""Sparse Conv1d and Conv2d against torch's own, and the rules of selection."""
 
 import copy
 from contextlib import nullcontext
@@ -55,7 +55,7 @@ def test_full_ratio_is_torchs_own_gradient(make, shape, selection):
 
 @each_shape
 def test_the_gradient_is_that_of_the_kept_entries(make, shape):
-    """Positions with a gradient keep 2 of 6 channels; the backward pass of what they keep is torch's."""
+    """Positions with a gradient keep 2 of 6 channels; the backward pass of the kept entries is torch's."""
     plain, x = make().double(), torch.randn(shape, dtype=torch.float64)
     grad = torch.randn_like(plain(x)) * (torch.rand(plain(x).shape[-1]) < 0.7)
     rows = grad.movedim(-1 - len(plain.kernel_size), -1)

@@ -1,4 +1,4 @@
-"""A convolution with its maximum over time: against loops, against plain torch, and against its own rules."""
+"""A convolution with its maximum over time: compared with loops, with plain torch, and with its own rules."""
 
 import copy
 import pickle
@@ -130,7 +130,7 @@ def test_kept_part_and_memory_sum_to_the_gradient(selection, monkeypatch):
 
 
 def test_flat_selection_keeps_everything_if_k_times_positions_covers_the_channels():
-    """The maximum leaves an example one entry a map, so SBP and MSBP are the baseline, bit for bit."""
+    """The maximum leaves an example one entry a channel, so SBP and MSBP are the baseline, bit for bit."""
     plain, window = fused(1, torch.float32), 1
     for gamma in (0.0, 0.8):
         conv = sparse(2, gamma, window, torch.float32, selection="per_example")
@@ -145,7 +145,7 @@ def test_flat_selection_keeps_everything_if_k_times_positions_covers_the_channel
 
 
 def test_padding_is_never_the_argmax_and_changes_nothing():
-    """A feature is that of the sentence alone, whatever longer sentences stand beside it."""
+    """A feature does not depend on longer sentences in the batch."""
     for conv in (layer(), fused(), sparse()):
         with torch.no_grad():
             conv.bias.fill_(0.5)

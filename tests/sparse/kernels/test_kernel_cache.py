@@ -1,4 +1,4 @@
-"""The cache of compiled kernels: whatever happens to its files, kernels run and give the right results."""
+"""The cache of compiled kernels: right results with missing, damaged and unwritable files."""
 
 import io
 import multiprocessing
@@ -36,7 +36,7 @@ def files(folder):
 
 
 def compiled():
-    """Return the number of compilations for one call of a kernel in a new process, as it were."""
+    """Return the number of compilations for one call of a kernel, as in a new process."""
     with event.install_recorder("numba:compile") as recorder:
         assert compiler.kernel(double)(3) == 6
     return len([each for _, each in recorder.buffer if each.is_start])

@@ -1,4 +1,4 @@
-"""numba frees an array behind its last use by name, so no kernel may know one of its own by its address."""
+"""numba frees an array after its last use by name, so no kernel may use one by its address alone."""
 
 import ast
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Kernels on several threads: the same numbers bit for bit, in whatever thread, process and order they run.
+"""Kernels on several threads: the same numbers bit for bit, in any thread, process and order.
 
 torch itself stays on one thread where bits are compared, because those of BLAS depend on their number.
 """

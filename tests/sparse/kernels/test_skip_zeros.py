@@ -1,4 +1,4 @@
-"""The first product of a chain leaves out columns of zeros; nobody can tell but by the time it takes."""
+"""The first product of a chain leaves out columns of zeros, with the same result in less time."""
 
 import pytest
 import torch

@@ -1,4 +1,4 @@
-"""An embedding table that keeps its gradient as rows: nn.Embedding's own, for every reader and optimizer."""
+"""An embedding table that keeps its gradient as rows: equal to that of nn.Embedding."""
 
 import copy
 import pickle

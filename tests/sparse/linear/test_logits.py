@@ -1,4 +1,4 @@
-"""Logits that take another way to the loss than straight on, or come from another kind of network.
+"""Logits that are changed before the loss, or come from another kind of network.
 
 Letters: B batch, i in_features, n out_features, c classes.
 """

@@ -1,4 +1,4 @@
-"""An embedding in front of a chain, as part of the chain's node: the numbers of the plain way.
+"""An embedding in front of a chain, as part of the chain's node: the numbers of the plain modules.
 
 Letters: B batch, F tokens an example, V rows of the table, E their width, c classes.
 """

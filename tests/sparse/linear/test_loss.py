@@ -1,4 +1,4 @@
-"""The loss that knows chains: a plain backward() may go a cheaper way, and nobody can tell but by the clock.
+"""The loss whose backward pass is fused with that of a chain: the gradients are those of autograd.
 
 Letters: B batch, i in_features, n out_features, c classes. Dropout is off or seeded, memories are on.
 """

@@ -1,4 +1,4 @@
-"""A chain looks at its modules anew in every pass: they may be swapped, tuned, hooked and freed of hooks.
+"""A chain reads its modules anew in every pass: they may be replaced, changed and hooked between passes.
 
 Letters: B batch, i in_features, n out_features, c classes. At r = 1 the plain network says what is right.
 """

@@ -1,4 +1,4 @@
-"""nn.LSTM in other people's models."""
+"""Conversion of nn.LSTM within a user's model."""
 
 import copy
 import pickle
@@ -15,7 +15,7 @@ from ..problems import assert_close, gradients, memory_of
 
 
 class Tagger(nn.Module):
-    """Somebody else's model."""
+    """A model that was written without msbp."""
 
     def __init__(self, **choices):
         super().__init__()

@@ -1,4 +1,4 @@
-"""The LSTM of our own against torch's.
+"""SparseLSTM and FusedLSTM compared with torch's LSTM.
 
 Letters: T time steps, B sequences, i input_size, H hidden_size, D directions.
 """
@@ -32,7 +32,7 @@ PROBLEMS = {
 def results(
     module: nn.LSTM, inputs: Tensor, states: tuple[Tensor, Tensor] | None, lengths=None
 ) -> dict[str, Tensor]:
-    """Output, last states and all gradients of a loss that looks at every one of them; inputs (B, T, i)."""
+    """Output, last states and all gradients of a loss that depends on every one of them; inputs (B, T, i)."""
     module.zero_grad()
     leaves = [t.clone().requires_grad_() for t in (inputs, *(states or ()))]
     x, hx = leaves[0], tuple(leaves[1:]) or None
@@ -68,7 +68,7 @@ def test_an_lstm_that_is_dense_or_has_full_ratio_equals_torchs(dtype, choices, l
 
 @each_dtype
 def test_the_expanded_gradient_of_a_sum_is_read_correctly(dtype):
-    """It is one number that stands for all."""
+    """It is one number, expanded with strides of zero."""
     plain, x = lstm(dtype=dtype, bidirectional=True), torch.randn(4, 3, 9, dtype=dtype)
     models = [
         plain,

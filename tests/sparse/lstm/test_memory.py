@@ -1,4 +1,4 @@
-"""The sparse backward pass of an LSTM against the paper's algorithms, and how its memory moves.
+"""The sparse backward pass of an LSTM compared with the paper's algorithms, memory included.
 
 Letters: T time steps, B sequences, i input_size, H hidden_size, k kept of a gate.
 """

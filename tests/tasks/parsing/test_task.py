@@ -1,4 +1,4 @@
-"""The parsing task as a whole: what is learnt from, what is scored, what is recorded."""
+"""The parsing task as a whole: its training data, scores and notes."""
 
 import os
 from pathlib import Path
@@ -61,7 +61,7 @@ UNSEEN_LABELS = """\
 
 
 class Constant(nn.Module):
-    """Prefers lower transitions, SHIFT first, whatever it sees; remembers what it was shown."""
+    """A model that prefers lower transitions, SHIFT first, for all inputs, which it stores."""
 
     def __init__(self, transitions: int):
         super().__init__()

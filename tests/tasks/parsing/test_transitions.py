@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from msbp.tasks.parsing.attachment import PUNCTUATION
-from msbp.tasks.parsing.encoding import Encoded, Vocabulary
+from msbp.tasks.parsing.encoding import PUNCTUATION, Encoded, Vocabulary
 from msbp.tasks.parsing.transitions import (
     ANY,
     NO_LABEL,

@@ -1,4 +1,4 @@
-"""Tagging: what is read, numbered and batched, and the tagger on synthetic sentences."""
+"""Tagging: reading, numbers and batches, and the tagger on synthetic sentences."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from msbp.tasks.treebanks.corpus import Sentence
 
 
 class Given:
-    """A corpus of the sentences that a test hands in."""
+    """A corpus of given sentences."""
 
     folder: Path
     punctuation = "upos"

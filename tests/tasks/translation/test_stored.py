@@ -1,4 +1,4 @@
-"""Stored configurations: what they may build, without a call of anything else."""
+"""Stored configurations: only trusted classes are built, and nothing else is called."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The translation task: what is learnt from, in which batches, and how translations are scored."""
+"""The translation task: its training pairs, batches and scores."""
 
 import math
 import os
@@ -17,7 +17,7 @@ from msbp.tasks.translation.vocabulary import BOS, EOS, PAD, SPECIAL, UNK, Words
 
 
 class Given:
-    """A corpus of the lines that a test hands in: of each split a source and references."""
+    """A corpus of given lines: of each split a source and references."""
 
     folder: Path
 

@@ -14,12 +14,34 @@ from itertools import chain
 import numpy as np
 
 from ..treebanks.corpus import Sentence
-from .attachment import Punctuation
 from .transitions import EMPTY, NO_LABEL, Features, Ints, Nodes
 
 ABSENT, ROOT, RARE = range(3)  # come before all words, and before all tags
 SPECIAL = 3
 PARTS = ("words", "tags", "labels")
+
+
+@dataclass(frozen=True)
+class Punctuation:
+    """The rule that words with one of `values` in a field of the gold sentence are punctuation."""
+
+    field: str
+    values: frozenset[str]
+
+    def marks(self, sentence: Sentence) -> list[bool]:
+        """For each word of a sentence, true if it is punctuation."""
+        return [value in self.values for value in getattr(sentence, self.field)]
+
+    def rule(self, matched: bool) -> str:
+        """Its part of a metric signature; a rule that matched nothing may not fit the tags of the corpus."""
+        outcome = "left out" if matched else "none found"
+        return f"punctuation:{outcome} by {self.field} {' '.join(sorted(self.values))}"
+
+
+PUNCTUATION = {
+    "tags": Punctuation("tags", frozenset({"``", "''", ",", ".", ":"})),  # $ and % are words
+    "upos": Punctuation("upos", frozenset({"PUNCT"})),
+}
 
 
 @dataclass(frozen=True)

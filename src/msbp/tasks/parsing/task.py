@@ -1,6 +1,6 @@
 """Transition-based dependency parsing with gold tags (paper section 5, Table 1).
 
-Letters: T configurations, A active sentences, B batch, L labels.
+Letters: N words, T configurations, A active sentences, B batch, L labels.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 import pydantic.dataclasses
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from ...config import STRICT
@@ -21,12 +22,36 @@ from ...files import file_name
 from .. import cache, synthetic
 from ..base import Batch, Count, Cutoff, Name, Sample, Score, Splits, Task, digest, order
 from ..treebanks.corpus import UNKNOWN, Corpus, Sentence
-from .attachment import PUNCTUATION, Attachment
-from .encoding import Encoded, Vocabulary
+from .encoding import PUNCTUATION, Encoded, Vocabulary
 from .transitions import Features, Ints, Nodes, derivations, legal, parse
 
 TINY_BATCH = 64  # at most: larger batches would leave a trial a handful of updates
 AT_ONCE = 4096  # configurations in one forward pass of the evaluation
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """Attachment scores in percent of the counted words: with the right head (uas), and also label (las).
+
+    words: their number. rule: the punctuation rule that excluded others.
+    """
+
+    uas: float
+    las: float
+    words: int
+    rule: str
+
+    @classmethod
+    def of(
+        cls, gold: Sequence[ArrayLike], parsed: Sequence[ArrayLike], counted: ArrayLike, rule: str
+    ) -> Attachment:
+        """From heads and labels, (N) each, of gold and parsed trees. ValueError if no word counts."""
+        counted = np.asarray(counted, bool)
+        if not counted.any():
+            raise ValueError(f"no word to score ({rule})")
+        heads, labels = (np.asarray(a) == np.asarray(b) for a, b in zip(gold, parsed, strict=True))
+        right, labelled = heads[counted], (heads & labels)[counted]
+        return cls(100 * float(right.mean()), 100 * float(labelled.mean()), len(right), rule)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class Sentence:
 class Corpus(Protocol):
     """A treebank in files, each of which belongs to one split.
 
-    punctuation: the rule by which scores exclude punctuation, a key of `attachment.PUNCTUATION`.
+    punctuation: the rule by which scores exclude punctuation, a key of `parsing.encoding.PUNCTUATION`.
     """
 
     @property
