@@ -45,7 +45,10 @@ class Attachment:
     def of(
         cls, gold: Sequence[ArrayLike], parsed: Sequence[ArrayLike], counted: ArrayLike, rule: str
     ) -> Attachment:
-        """From heads and labels, (N) each, of gold and parsed trees. ValueError if no word counts."""
+        """Return the scores of heads and labels, (N) each, against gold ones.
+
+        ValueError if no word counts.
+        """
         counted = np.asarray(counted, bool)
         if not counted.any():
             raise ValueError(f"no word to score ({rule})")
@@ -125,7 +128,7 @@ class Parsing(Task[Trees]):
         )
 
     def batches(self, split: Trees, seed: int, epoch: int) -> Iterator[Batch]:
-        """Tokens (B, 48), a mask of the legal transitions (B, 2L+1), the oracle's transition (B)."""
+        """Yield tokens (B, 48), a mask of the legal transitions (B, 2L+1), the oracle's transition (B)."""
         size = self.batch_size if self.sample == "full" else min(self.batch_size, TINY_BATCH)
         for index in order(len(split.transitions), seed, epoch).split(size):
             yield split.tokens[index], split.legal[split.kinds[index]], split.transitions[index]
@@ -140,7 +143,7 @@ class Parsing(Task[Trees]):
         return Score(result.uas, f"uas|{rule}|tags:gold", {"las": result.las})
 
     def _encoded(self) -> tuple[Encoded, str]:
-        """The encoded treebank and the digest of its data."""
+        """Return the encoded treebank and the digest of its data."""
         if self.sample == "tiny":
             data = synthetic.digest("treebank", synthetic.TREEBANK)
             return self._encode(synthetic.treebanks()), data
@@ -165,7 +168,7 @@ class Parsing(Task[Trees]):
 
 
 def contents(split: str, trees: Trees) -> Iterator[str]:
-    """Notes on the contents of a split."""
+    """Yield notes on the contents of a split."""
     lengths = trees.nodes.lengths
     yield f"{split}: {len(lengths)} sentences, {lengths.sum()} words, {len(trees.transitions)} transitions"
     for number, kind in ((trees.non_projective, "non-projective"), (trees.several_roots, "many-rooted")):
@@ -174,7 +177,7 @@ def contents(split: str, trees: Trees) -> Iterator[str]:
 
 
 def best_legal(model: nn.Module, split: Trees, features: Features) -> Ints:
-    """The legal transition (A) with the model's highest logit in each configuration."""
+    """Return the legal transition (A) with the model's highest logit in each configuration."""
     device = next(model.parameters()).device
     tokens = torch.from_numpy(split.vocabulary.tokens(split.nodes, features))
     logits = torch.cat([model(some.to(device)).cpu() for some in tokens.split(AT_ONCE)])
