@@ -196,7 +196,7 @@ def _hint(text: str) -> str:
             "\nhint: several values need -m, as in: python -m src.train -m 'seed=range(0,3)'; a list needs "
             "brackets, as in: only=[mnist,polarity]"
         )
-    if re.search("mismatched input|no viable alternative|token recognition|NoViableAlt", text):
+    if re.search("mismatched input|extraneous input|no viable alternative|token recognition|NoViableAlt", text):
         return (
             "\nhint: quote a value that holds = , ( ) spaces or letters beyond a to z twice, as in: "
             "'paths.data=\"my data, new\"'"
