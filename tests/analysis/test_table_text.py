@@ -7,7 +7,7 @@ from omegaconf.errors import OmegaConfBaseException
 from msbp.analysis.render import markdown, renderings
 from msbp.analysis.runs import Sources
 from msbp.analysis.settings import command, settings_from
-from msbp.analysis.table_text import document_of
+from msbp.analysis.table_text import document_of, signed
 from msbp.analysis.tables import fill
 from msbp.config import CONF, compose
 from msbp.record import signature
@@ -126,3 +126,9 @@ def test_runs_on_another_device_than_the_cpu_are_named(record_of, runs_of, settl
     records = [record_of(BASE), record_of(MSBP, device="H100"), record_of(MSBP, 1)]
     assert "- Device of MNIST: H100: 1 of 3 runs." in text_of(runs_of(records), settle)
     assert "Device" not in text_of(runs_of(records[::2]), settle)
+
+
+def test_a_difference_is_rounded_alike_however_it_was_summed():
+    halves = [0.105, 98.305 - 98.2, 0.3 - 0.195, sum([0.021] * 5), 0.105 - 1e-15, 0.105 + 1e-15]
+    assert len({signed(half) for half in halves}) == 1
+    assert signed(-0.001) == "+0.00"
