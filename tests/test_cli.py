@@ -153,6 +153,16 @@ def test_a_word_that_cannot_name_a_file_of_conf_is_no_choice(monkeypatch, capsys
     assert f"error: {word}: a choice is the name of a file of conf/" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("word", ["=3", "=", "++=3", "~=3", "@a=3", "a=[1", "seed==3", "my key=3", "γ=3"])
+def test_an_argument_that_cannot_be_read_is_named(monkeypatch, capsys, word):
+    monkeypatch.setattr(sys, "argv", ["src.report", "seed=3", word])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    with pytest.raises(SystemExit):
+        start(lambda: pytest.fail("it began"))
+    message = capsys.readouterr().err
+    assert f"the argument {word!r}" in message and ("hint: " in message or "has no key before =" in message)
+
+
 @pytest.mark.parametrize("options", [[], ["--cfg", "job"]])
 @pytest.mark.parametrize("word", ["method=1.5,sbp", "task=mnist,[2]"])
 def test_a_sweep_over_what_is_no_name_is_refused_also_where_its_first_run_is_shown(

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from msbp.files import file_name, written_whole
+from msbp.files import file_name, parsed, written_whole
 
 
 def test_a_new_file_has_the_permissions_that_the_user_gives_new_files(tmp_path):
@@ -102,3 +102,16 @@ def test_long_texts_become_short_names_that_differ(tmp_path):
     assert len(names) == 3
     for name in names:
         (tmp_path / f"{name}.json").touch()
+
+
+HALF = r'"\ud83d"', r'{"a": ["x\uDE00y"]}', r'{"\ud800": 1}', b'"\xff"', b'"\xed\xa0\x80"', '"\ud800"'
+
+
+@pytest.mark.parametrize("text", HALF, ids=ascii)
+def test_json_with_text_that_utf_8_cannot_hold_is_refused(text):
+    with pytest.raises(ValueError, match="not whole JSON .*codec can't"):
+        parsed(text)
+
+
+def test_json_with_any_letter_is_read():
+    assert parsed(r'"\ud83d\ude00 γ \\ud800"') == parsed('"😀 γ \\\\ud800"'.encode()) == "😀 γ \\ud800"

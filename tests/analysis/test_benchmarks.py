@@ -181,7 +181,7 @@ def test_a_full_result_replaces_a_partial_one_and_never_the_reverse(tmp_path, se
 def test_a_damaged_file_stops_publishing_and_is_not_changed(tmp_path):
     write(tmp_path / "bench", result())
     (tmp_path / "bench.json").write_text("[5]")
-    with pytest.raises(ValueError, match=r"repair or remove first: .*bench.json: Case: Input should be"):
+    with pytest.raises(ValueError, match=r"repair or remove first: .*bench.json result 1: Case: Input"):
         publish(tmp_path / "bench", tmp_path / "bench.json")
     assert (tmp_path / "bench.json").read_text() == "[5]"
 

@@ -258,6 +258,16 @@ def test_slopes_are_of_log_times_of_the_whole_backward_pass(rule, sweep, evidenc
     assert earlier.n == 0 and earlier.command == f"python -m src.bench case=mnist sweep={sweep}"
 
 
+@pytest.mark.parametrize(("sweep", "value"), [("k", 5), ("gamma", 0.5), ("gamma", "half")])
+def test_points_that_do_not_differ_have_no_slope(sweep, value, evidence):
+    rows = [{"name": name, "k_per_layer": {"a": 5}, "bp_ms": 1.0} for name in ("dense", "sbp", "msbp")]
+    points = [{"value": value, "rows": rows}] * 6
+    bench = {"case": "mnist", "sweep": sweep, "points": points, "timing_rule": 2}
+    config = SWEPT | {"benchmarks": [{"case": "mnist", "sweep": sweep}]}
+    found = list(getattr(claim_rules, f"slope_by_{sweep}")(config, evidence([bench])))
+    assert found and all(each.effect is None and each.n < 2 for each in found)
+
+
 @pytest.mark.parametrize("sweep", ["k", "gamma"])
 def test_a_machine_that_slows_down_over_a_sweep_changes_no_slope(sweep, evidence):
     points = [

@@ -14,14 +14,14 @@ import pytest
 from msbp.analysis import benchmarks, runs, theory
 from msbp.analysis.render import files
 from msbp.analysis.report import benchmark, document, other
-from msbp.analysis.settings import catalogue
+from msbp.analysis.settings import CLAIMS, catalogue
 from msbp.config import CONF, ROOT
 
 MUTATIONS = int(os.environ.get("MSBP_MUTATIONS", "60"))
 PUBLISHED = ROOT / "outputs/published"
 VALUES = (
-    *(None, True, 0, 5, -1, 2**70, 1e300, "", "x", "γ|`<b>", "\x00", "${nope:1}", "../../x"),
-    *([], [1], [[]], {}, {"a": 1}),
+    *(None, True, 0, 5, -1, 2**70, 10**400, 1e300, [], [1], [[]], {}, {"a": 1}),
+    *("", "x", "γ|`<b>", "\x00", "\ud800", "${nope:1}", "../../x"),
 )
 
 
@@ -33,20 +33,28 @@ def first(name: str) -> object:
 def stored() -> dict[str, object]:
     """A file of each kind, as the entry points write them, by path below the outputs folder."""
     results = json.loads((PUBLISHED / "bench.json").read_text(encoding="utf-8"))
-    kinds = {bool(result["sweep"]): result for result in results}
+    with open(PUBLISHED / "angles.jsonl", encoding="utf-8") as lines:
+        angle = next(each for each in map(json.loads, lines) if "departure" in each)
+    kinds = {(result["sweep"] is not None, "parts" in result): result for result in results}
     diverged = {"signature": "5e77e000", "seed": 3, "epoch": 1, "step": 2, "reason": "the loss is nan"}
     return {
         "runs/a/record.json": first("records.jsonl"),
-        "runs/a/angles.jsonl": first("angles.jsonl"),
+        "runs/a/angles.jsonl": angle,
         "runs/b/diverged.json": diverged,
-        "bench/case.json": kinds[False],
-        "bench/sweep.json": kinds[True],
+        "bench/case.json": kinds[False, False],
+        "bench/sweep.json": kinds[True, False],
+        "bench/breakdown.json": kinds[False, True],
         "theory.json": json.loads((PUBLISHED / "theory.json").read_text(encoding="utf-8")),
     }
 
 
 STORED = stored()
 EVERY = catalogue(Path(CONF))
+SHOWN = "theory", "bounds", "complexity", "departure", "angle", "bp_time", "tradeoff"
+CLAIMED = {  # by benchmarks and angles; without tables, whose rows take seconds to compose
+    name: EVERY[CLAIMS]["claims"][name] | {"tables": []}
+    for name in ("acceleration", "angle", "forward", "gamma_time", "overhead", "proportional")
+}
 
 
 def locations(tree: object, at: tuple = ()) -> Iterator[tuple]:
@@ -77,11 +85,14 @@ def render(outputs: Path) -> runs.Sources:
     """Return the functions that read a file of each kind completely."""
     sources = runs.own(outputs, outputs / "published", lambda words: None)
     documents = other(sources.runs, [])
-    documents += [document(EVERY[name], sources) for name in ("theory", "bounds", "complexity", "departure")]
+    documents += [document(EVERY[name], sources) for name in SHOWN]
+    documents += [document(EVERY[CLAIMS] | {"claims": CLAIMED, "tables": {}}, sources)]
     for each in documents:
         if each.figure is None:
             files(each)
     benchmarks.markdown(sources.benchmarks)
+    for result in sources.breakdowns:
+        benchmark(result)
     for result in sources.benchmarks:
         benchmark(result)
         benchmarks.table(result)

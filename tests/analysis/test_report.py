@@ -189,7 +189,7 @@ def test_row_labels_are_distinct(trial, runs_of):
 
 
 def test_titles_of_blocks_of_the_same_task_name_the_keys_that_differ(trial, runs_of):
-    runs = [trial("baseline", r=i) for i in range(3)]
+    runs = [trial("baseline", r=(i + 1) / 10) for i in range(3)]
     for run, (lr, size) in zip(runs, ((0.1, 16), (0.01, 16), (0.01, 32)), strict=True):
         run["config"] = run["config"] | {"optimizer": {"lr": lr}, "task": SHARED["task"] | {"size": size}}
     (drawn,) = other(runs_of(runs), [])
@@ -225,13 +225,18 @@ def test_runs_that_a_table_shows_are_not_listed_again(trial, runs_of):
     assert other(runs, other(runs, [])) == []
 
 
-ODD = (None, 5, -1.5, True, "", "x", [], [1], [[]], {}, {"a": 1}, {"a": {}}, {"a": {"entries": "x"}}, ...)
+ODD = (
+    *(None, 0, 5, -1, -1.5, 2**63, 10**40, 10**400, 1e15, 1e308, True, [], [1], [[]]),
+    *("", "x", "a|b", "\ud800", {"\ud800": 1}, {}, {"a": 1}, {"a": -1}, {"a": 10**40}, {"a": 10**400}),
+    *({"a": {}}, {"a": {"entries": "x"}}, ...),
+)
 BLEU = {"metric": "bleu", "metric_signature": "bleu tok|x; detok|y", "best_epoch": 1}
 
 
 def odd_records(record):
     """The record with one field at a time lacking or of an odd value, each with a seed of its own."""
     odd = [record | {key: value} for key in record if key != "seed" for value in ODD]
+    odd += [record | {"config": record["config"] | {"size": value}} for value in ODD]
     odd += [record | {"history": [{"epoch": 1, "test_bleu_detok": value}]} for value in ODD]
     odd += [record | {"config": record["config"] | {"paths": value}} for value in ODD]
     lacking = [{key: value for key, value in run.items() if value is not ...} for run in odd]

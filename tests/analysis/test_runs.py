@@ -42,8 +42,9 @@ def test_the_frame_has_fields_and_what_follows_from_them():
         lambda text: text.replace('"seed": 0', '"seed": true'),
         lambda text: text.replace('"commit"', '"comet"'),
         lambda text: text.replace('"resumed": false', '"disturbed": 5'),
+        lambda text: text.replace('"EPYC"', r'"x\ud800"'),
     ],
-    ids=["half", "empty", "list", "nan", "infinite", "text", "bool", "key", "disturbed"],
+    ids=["half", "empty", "list", "nan", "infinite", "text", "bool", "key", "disturbed", "half a letter"],
 )
 def test_a_damaged_record_is_named_once_and_the_others_are_read(tmp_path, record_of, caplog, cut):
     leave(tmp_path / "good", json.dumps(record_of(seed=1)))
@@ -51,6 +52,34 @@ def test_a_damaged_record_is_named_once_and_the_others_are_read(tmp_path, record
     assert list(frame(tmp_path).seed) == [1]
     (warning,) = caplog.messages
     assert str(tmp_path / "bad" / "record.json") in warning
+
+
+NEVER = {  # numbers that no run can have
+    "seed": (-1, 2**63, 10**30), "r": (0, -1.0, 1.5), "gamma": (-0.1, 9.0), "hidden": (0, -5, 10**40),
+    "k_per_layer": ({"a": -1}, {"a": 10**40}), "bp_s": (-1.0, 1e308), "total_s": (-1.0, 1e15),
+    "timing_rule": (0,), "dev": (-5.0, 100.1), "test": (-5.0, 1e308), "test_last": (101,),
+    "best_epoch": (0, -3, 10**40), "steps": (0, -1), "threads": (0, -1, 10**40),
+    "history": ([{"test_bleu_tok": 1e308}], [{"loss": 10**400}]),
+    "dropped_fraction": ({"a": {"entries": 1.5, "squared_norm": 0.0}},),
+    "config": ({"method": {"name": "sbp", "r": 10**400}},),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key in NEVER for value in NEVER[key]], ids=ascii)
+def test_a_record_with_a_number_that_no_run_can_have_is_named_with_its_key(tmp_path, record_of, key, value):
+    leave(tmp_path / "bad", json.dumps(record_of(**{"seed": 0} | {key: value})))
+    damaged = []
+    assert read_runs(tmp_path, damaged).empty
+    (sentence,) = damaged
+    assert str(tmp_path / "bad" / "record.json") in sentence and key in sentence
+
+
+@pytest.mark.parametrize(("key", "value"), [("epoch", 10**40), ("epoch", 0), ("step", -1), ("seed", -7)])
+def test_a_diverged_run_with_such_a_number_is_named(tmp_path, key, value):
+    run = {"signature": "5e77e000", "seed": 3, "epoch": 1, "step": 2, "reason": "the loss is nan"}
+    (tmp_path / "diverged.json").write_text(json.dumps(run | {key: value}), encoding="utf-8")
+    sources = own(tmp_path, tmp_path / "published", lambda words: None)
+    assert sources.diverged.empty and f"diverged.json: {key}" in sources.damaged[0]
 
 
 def test_a_record_that_cannot_be_opened_is_named(tmp_path, caplog):

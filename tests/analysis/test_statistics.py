@@ -110,3 +110,24 @@ def test_the_jackknife_of_a_mean_is_the_runs_themselves():
 def test_a_power_law_has_its_exponent_as_slope():
     result = log_slope(np.log([1, 2, 4, 8]), [3, 12, 48, 192])
     assert (result.estimate, result.variance) == pytest.approx((2, 0))
+
+
+@pytest.mark.parametrize(("test", "equal_var"), [(pooled_t, True), (welch_t, False)])
+def test_a_side_without_spread_has_a_t_and_no_warning(test, equal_var):
+    equal = [97.0] * 6
+    result = test(equal, MSBP)
+    sides = (np.mean(MSBP), np.std(MSBP, ddof=1), 6), (97.0, 0.0, 6)
+    expected = stats.ttest_ind_from_stats(*sides[0], *sides[1], equal_var, alternative="greater")
+    assert (result.value, result.p) == pytest.approx((expected.statistic, expected.pvalue))
+    gap, half = difference(equal, MSBP), mean_interval(MSBP)
+    assert gap.high - gap.low == pytest.approx(half.high - half.low)
+
+
+def test_gains_that_hardly_differ_have_a_paired_t_and_no_warning():
+    gains = np.array([0.1, 0.1, 0.1, 0.1 + 1e-8])
+    result = paired_t(np.zeros(4), gains)
+    assert result.value == pytest.approx(gains.mean() / gains.std(ddof=1) * 2) and result.p < 1e-6
+
+
+def test_samples_without_runs_say_nothing_of_a_deviation():
+    assert log_sd([[], SBP]) == log_sd([SBP]) and np.isnan(log_sd([[], []]).estimate)

@@ -42,16 +42,21 @@ def test_a_request_deletes_partial_checkpoints_of_its_own_key_alone(tmp_path):
         assert left == {".key.2.pt.x1.part", ".key2.pt.x1.part", "key.pt"}
 
 
-def hold(folder, ready, leave):
-    with locks.request(folder, "key", again=False):
+def equal_request(folder):
+    return locks.request(folder, "key", again=False)
+
+
+def hold(lock, folder, ready, leave):
+    with lock(folder):
         ready.set()
         leave.wait()
 
 
-def test_an_equal_request_waits_with_a_message(tmp_path, caplog):
+@pytest.mark.parametrize("lock", [equal_request, locks.publication])
+def test_an_equal_request_or_a_second_publication_waits_with_a_message(lock, tmp_path, caplog):
     spawn = multiprocessing.get_context("spawn")
     ready, leave = spawn.Event(), spawn.Event()
-    other = spawn.Process(target=hold, args=(tmp_path, ready, leave))
+    other = spawn.Process(target=hold, args=(lock, tmp_path / "files", ready, leave))
     other.start()
     assert ready.wait(60)
 
@@ -62,8 +67,8 @@ def test_an_equal_request_waits_with_a_message(tmp_path, caplog):
     handler = Leave()
     locks.log.addHandler(handler)
     try:
-        with caplog.at_level(logging.INFO), locks.request(tmp_path, "key", again=False) as location:
-            assert location.name == "key.pt" and "waiting for it" in caplog.text
+        with caplog.at_level(logging.INFO), lock(tmp_path / "files") as path:
+            assert (path is None or path.name == "key.pt") and "waiting for it" in caplog.text
     finally:
         locks.log.removeHandler(handler)
     other.join()
