@@ -131,9 +131,7 @@ def _overrides() -> list[Override]:
         except HydraException as error:
             raise ValueError(f"cannot read the argument {word!r}: {error}") from error
         if not re.match(r"[+~]*[^+~=@]", word):
-            raise ValueError(
-                f"the argument {word!r} has no key before =; a setting is KEY=VALUE, as in seed=3"
-            )
+            raise ValueError(f"the argument {word!r} has no key before =, as in seed=3")
     return overrides
 
 
@@ -198,7 +196,7 @@ def _hint(text: str) -> str:
             "\nhint: several values need -m, as in: python -m src.train -m 'seed=range(0,3)'; a list needs "
             "brackets, as in: only=[mnist,polarity]"
         )
-    if re.search("mismatched input|no viable alternative|token recognition|NoViableAlt", text):
+    if re.search("(mismatched|extraneous) input|no viable alternative|token recognition|NoViableAlt", text):
         return (
             "\nhint: quote a value that holds = , ( ) spaces or letters beyond a to z twice, as in: "
             "'paths.data=\"my data, new\"'"

@@ -25,7 +25,7 @@ def sources(runs_of, settle):
     return lambda *records, **more: Sources(runs_of(records), settle, **more)
 
 
-def test_a_table_requires_the_seeds_of_its_rows_and_knows_which_are_there(sources, record_of):
+def test_a_table_has_the_seeds_that_its_rows_require_and_those_recorded(sources, record_of):
     required = sources(record_of("task=mnist method=msbp", 1)).required(table())
     assert [(row.overrides, row.timed) for row in required.row] == [
         (("task=mnist", f"method={method}"), 3) for method in ("baseline", "msbp") for _ in range(3)
@@ -82,7 +82,7 @@ def test_a_figure_of_angles_requires_runs_with_angles(sources, record_of, angles
     assert list(required.seed[required.present]) == [2]
 
 
-def test_a_benchmark_is_there_or_has_a_command(sources):
+def test_a_missing_benchmark_has_a_command(sources):
     config = {"benchmarks": [{"case": "mnist", "sweep": "k"}, {"case": "mnist", "sweep": "hidden"}]}
     measured = sources(benchmarks=[{"case": "mnist", "sweep": "k"}])
     assert measured.missing(config) == ["python -m src.bench case=mnist sweep=hidden"]
@@ -126,7 +126,7 @@ def test_a_damaged_store_of_settings_is_replaced(tmp_path, damage):
     assert SettingStore(path, tmp_path).settings == {}
 
 
-def test_a_folder_that_takes_no_file_is_no_error(tmp_path):
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
     (tmp_path / "file").write_text("")
     store = SettingStore(tmp_path / "file" / "kept", tmp_path)
     store.add(("task=a",), Setting("1234"))
