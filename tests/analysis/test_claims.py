@@ -1,5 +1,7 @@
 """The sentences of claims: numbers, words, and the reasons of what is open."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -42,6 +44,20 @@ def test_an_open_family_whose_interval_is_against_the_claim_says_so():
     assert AGAINST not in claim(setting(WIDE)).sentence + claim(setting(ABOVE)).sentence
 
 
+def test_a_claim_that_is_short_of_the_papers_effect_shows_that_effect():
+    short = replace(setting(np.multiply(BELOW, 0.1)), paper=0.4)
+    assert claim(short).sentence.endswith("not reproduced: less than the paper's +0.40 points")
+    assert "less than" not in claim(setting(np.multiply(ABOVE, -1))).sentence
+
+
+def test_pooled_settings_that_differ_are_marked():
+    far = setting(np.add(ABOVE, 1), name="benchmark extreme")
+    near = setting(ABOVE, name="benchmark mnist")
+    assert claim(near, far).short.startswith("MLPs (benchmarks mnist, extreme) +0.88 points")
+    assert "its settings +0.38 to +1.38, which differ (Cochran's Q, p < .001)" in claim(near, far).short
+    assert "differ" not in claim(setting(WIDE), setting(WIDE, name="Parsing: MSBP")).short
+
+
 def test_a_pooled_number_shows_the_range_of_its_settings():
     one, other = setting(ABOVE), setting(np.add(ABOVE, 1), name="Parsing: MSBP")
     assert "settings" not in claim(one).short
@@ -55,7 +71,8 @@ def test_of_a_claim_that_is_judged_by_k_the_list_of_verdicts_counts_what_is_open
     few = [setting(ABOVE[:2], f"k = {k}") for k in range(10, 13)]
     short = claim(*every, *few, by_k=True).short
     assert short.startswith("k = 0 (MNIST) +0.38 points")
-    assert short.endswith(f"; 2 others open: {AGAINST}; 1 other open; 3 others: too few runs")
+    assert "; k = 2 (MNIST) -0.04 points (-0.05 to -0.03), open: " + AGAINST in short
+    assert short.endswith("; 1 other open; 3 others: too few runs")
 
 
 def test_one_missing_run_is_written_in_the_singular():

@@ -5,19 +5,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
-from msbp.analysis.claim_rules import share_of_gain, share_regained
+from msbp.analysis.claim_rules import log_spread_ratio, share_of_gain, share_regained
 from msbp.analysis.claims import region_of
 from msbp.analysis.settings import configs
 from msbp.analysis.verdicts import (
     LEAST,
-    Effect,
     Region,
     Setting,
     Word,
+    heterogeneity,
     jackknife,
     judge,
-    log_sd,
     log_slope,
     mean_effect,
     pooled,
@@ -121,12 +121,26 @@ def test_holms_correction_accounts_for_the_number_of_families():
 
 def test_a_pooled_effect_has_welchs_degrees_of_freedom():
     a, b = [0.1, 0.4, 0.2, 0.6], [1.0, 1.8, 1.1]
-    both = Effect(np.mean(b), np.var(b, ddof=1) / 3, 2) - Effect(np.mean(a), np.var(a, ddof=1) / 4, 3)
-    from scipy import stats
-
+    both = mean_effect(b) - mean_effect(a)
     welch = stats.ttest_ind(b, a, equal_var=False)
     assert both.df == pytest.approx(welch.df)
     assert both.interval().low == pytest.approx(welch.confidence_interval().low)
+
+
+def test_settings_without_a_group_are_not_averaged_run_by_run():
+    values = [0.5, -0.3, 0.4, 0.1, 0.2]
+    opposite = np.negative(values)
+    (apart,) = judge([setting(values), setting(opposite)], HIGHER).families
+    (shared,) = judge([setting(values, group="a"), setting(opposite, group="a")], HIGHER).families
+    assert apart.effect.variance > 0 and shared.effect.variance == 0
+
+
+def test_cochrans_q_tells_settings_that_differ_from_settings_that_do_not():
+    random = np.random.default_rng(0)
+    alike = [setting(random.normal(0.3, 0.1, 10)) for _ in range(4)]
+    differ = [setting(random.normal(mean, 0.1, 10)) for mean in (0.1, 0.3, 0.5)]
+    assert heterogeneity(alike) > 0.05 and heterogeneity(differ) < 0.001
+    assert heterogeneity(alike[:1]) == heterogeneity([]) == 1
 
 
 # Simulation. Effects in the claims' units, with the deviations between runs that were measured here.
@@ -193,14 +207,11 @@ def test_with_the_papers_effects_ten_runs_reproduce_a_claim_about_scores(effects
     assert share_of(words, Word.REPRODUCED) >= 0.8 and share_of(words, Word.NOT) <= FALSE
 
 
-def deviations(random, ratio, n, gammas=9):
+def deviations(random, ratio, n, others=9):
     """Settings as `claim_rules.deviations` has them, for three k."""
-    for k in (5, 10, 20):
-        wide = log_sd([random.normal(0, ratio, n)])
-        yield Setting(
-            "MLPs", f"k = {k}", "", f"k = {k}", None,
-            wide - log_sd([random.normal(0, 1, n) for _ in range(gammas)]), n, float(np.log(1.94)),
-        )  # fmt: skip
+    for _ in range(3):
+        runs = np.column_stack([random.normal(0, ratio, n), random.normal(0, 1, (n, others))])
+        yield setting(jackknife(log_spread_ratio, runs), group="grid", paper=float(np.log(1.94)))
 
 
 def test_stability_is_decided_as_often_as_it_should_be():
@@ -216,12 +227,13 @@ def test_sbps_deviation_is_decided_at_the_stated_rate_with_the_runs_that_its_rul
     random, n = np.random.default_rng(0), config["least"]
     results = {}
     for ratio in (1.0, 1.7):
-        effects = [
-            log_sd([random.normal(0, ratio, n) for _ in range(3)]) - log_sd([random.normal(0, 1, n)])
-            for _ in range(TIMES)
-        ]
-        every = [Setting("MLPs", "", "", effect=e, n=n, paper=float(np.log(1.7))) for e in effects]
-        results[ratio] = [judge([each], region_of(config), n).word for each in every]
+        results[ratio] = []
+        for _ in range(TIMES):
+            base = random.normal(0, 1, n)
+            every = [np.column_stack([random.normal(0, ratio, n), base]) for _ in range(3)]
+            ratios = [jackknife(log_spread_ratio, runs) for runs in every]
+            settings = [setting(each, group="grid", paper=float(np.log(1.7))) for each in ratios]
+            results[ratio].append(judge(settings, region_of(config), n).word)
     assert share_of(results[1.0], Word.REPRODUCED) <= FALSE
     assert share_of(results[1.7], Word.REPRODUCED) >= 0.8 and share_of(results[1.7], Word.NOT) <= FALSE
 
@@ -251,9 +263,9 @@ def test_sensitivity_is_decided_as_often_as_it_should_be(spread, least, most):
     words = []
     for _ in range(TIMES // 2):
         every = []
-        for k, gain in GAINS.items():
+        for gain in GAINS.values():
             runs = np.column_stack([random.normal(0, 0.2, n), random.normal(gain + trend, 0.15, (n, 9))])
-            every.append(setting(jackknife(share_of_gain, runs), group=f"k = {k}"))
+            every.append(setting(jackknife(share_of_gain, runs), group="grid"))
         words.append(judge(every, region, n).word)
     assert least <= share_of(words, Word.REPRODUCED) <= most
 
@@ -273,19 +285,6 @@ def test_an_overhead_at_the_margin_is_hardly_ever_decided():
     ratios = (setting(np.log1p(0.05) + random.normal(0, 0.02, 10)) for _ in range(times))
     words = [judge([each], region).word for each in ratios]
     assert share_of(words, Word.REPRODUCED, Word.NOT) <= at_most(0.05, times)
-
-
-def test_the_estimate_of_a_log_deviation_is_unbiased_and_its_variance_is_right():
-    random = np.random.default_rng(0)
-    result = [log_sd([random.normal(0, 3, 6)]) for _ in range(2000)]
-    estimates = [each.estimate for each in result]
-    assert np.mean(estimates) == pytest.approx(np.log(3), abs=0.03)
-    assert np.var(estimates) == pytest.approx(result[0].variance, rel=0.1)
-
-
-def test_samples_without_runs_say_nothing_of_a_deviation():
-    runs = [97.1, 97.6, 96.8]
-    assert log_sd([[], runs]) == log_sd([runs]) and np.isnan(log_sd([[], []]).estimate)
 
 
 def test_the_jackknife_of_a_mean_is_the_runs_themselves():

@@ -15,14 +15,15 @@ from ..measurements import Result
 from .benchmarks import command as command_of
 from .benchmarks import frame, whole_pass
 from .benchmarks import name as name_of
-from .runs import BASELINE, SBP, Sources, gather, scores
+from .runs import BASELINE, SBP, Sources, gather
 from .settings import Config, benchmark_command, rows_of, together
 from .significance import Tested, f_ratio, welch_t
 from .tables import Table
-from .verdicts import FAMILIES, LEVEL, Setting, family_of, holm, jackknife, log_sd, log_slope
+from .verdicts import FAMILIES, LEVEL, Setting, family_of, holm, jackknife, log_slope
 
 SHORT = "trained for fewer epochs than the paper"
 SAME = "nothing was dropped, so the methods are one and the same"
+BENCHMARK = "benchmark "
 SINGLE = "one measurement, without a variance"
 ANGLES = "python -m src.train experiment=angle"
 
@@ -119,18 +120,23 @@ def times(config: Config, measured: Measured) -> Iterator[Setting]:
     ms = f"{column.removesuffix('_s')}_ms"
     for result in measured.sources.benchmarks:
         if not (result["sweep"] or result.get("settings") or (ms == "bp_ms" and not whole_pass(result))):
-            yield from benchmarked(result, of, than, ms)
+            same = SAME if result["case"] in config.get("nothing_dropped", ()) else ""
+            yield from benchmarked(result, of, than, ms, same)
 
 
-def benchmarked(result: Result, of: str, than: str, ms: str) -> Iterator[Setting]:
+def benchmarked(result: Result, of: str, than: str, ms: str, excluded: str = "") -> Iterator[Setting]:
     """Yield the log ratio of two rows of a benchmark, repetition by repetition where it has several."""
     repetitions = result.get("repetitions") or [result]
     named = [{row["name"]: row for row in each["rows"]} for each in repetitions]
     known = family_of(result["case"]) in FAMILIES  # the example of the README is no network of the paper
     if known and all({of, than} <= rows.keys() for rows in named):
         ratios = pd.Series([float(np.log(rows[of][ms] / rows[than][ms])) for rows in named])
-        about = family_of(result["case"]), f"benchmark {name_of(result)}", command_of(result), ""
-        yield Setting(*about, ratios, n=len(ratios), excluded=SINGLE if len(ratios) == 1 else "")
+        name = f"{BENCHMARK}{name_of(result)}"
+        why = SINGLE if len(ratios) == 1 else excluded
+        # A group of its own: repetitions of two benchmarks share nothing, though they have the same numbers.
+        yield Setting(
+            family_of(result["case"]), name, command_of(result), name, ratios, n=len(ratios), excluded=why
+        )
 
 
 def gains_over_gamma(config: Config, measured: Measured) -> Iterator[Setting]:
@@ -174,23 +180,26 @@ def deviations(config: Config, measured: Measured) -> Iterator[Setting]:
     printed = measured.configs[config["paper_table"]]["paper"]
     for k, sbp, msbp in by_k(config, measured):
         paper = float(np.mean(np.log(printed[k]))) / 2 if k in printed else None
-        effect = log_sd([sbp.dropna()]) - log_sd([msbp[gamma].dropna() for gamma in msbp])
+        values = pd.concat([sbp.rename(SBP), msbp], axis=1).dropna()
+        ratios = pseudo_values(log_spread_ratio, values if len(values) > 2 else values[:0])
         tests = [f_ratio(sbp.dropna(), msbp[gamma].dropna()) for gamma in msbp]
-        setting = replace(grid_setting(config, k), effect=effect, n=len(sbp.dropna()), paper=paper)
-        yield replace(setting, note=significant("F's", tests))
+        yield replace(grid_setting(config, k, ratios), paper=paper, note=significant("F's", tests))
+
+
+def log_spread_ratio(scores: np.ndarray) -> float:
+    """Return the log of the standard deviation of the first column, by that which the others share."""
+    first, *others = np.var(scores, axis=0, ddof=1)
+    return float(np.log(first / np.mean(others))) / 2
 
 
 def deviation_of_sbp(config: Config, measured: Measured) -> Iterator[Setting]:
-    """Yield the log ratio of standard deviations between runs, SBP's at all k by the baseline's."""
+    """Yield for each k the log ratio of standard deviations between runs, SBP's by the baseline's."""
     runs = gather(config["grid"], measured.sources)
-    base, sbp = scores(runs), [scores(runs, k, SBP) for k in config["grid"]["sparse"]]
-    n, paper = min(map(len, (base, *sbp))), float(np.log(config["paper"]))
-    for k, values in zip(config["grid"]["sparse"], sbp, strict=True):
-        effect, note = log_sd([values]) - log_sd([base]), "part of the pooled ratio"
-        n_of_k = min(len(values), len(base))
-        yield replace(grid_setting(config, k), effect=effect, n=n_of_k, excluded=note)
-    effect = log_sd(sbp) - log_sd([base])
-    yield Setting("MLPs", "MNIST: all k", config["grid"]["command"], "", effect=effect, n=n, paper=paper)
+    base = runs[runs.gamma == BASELINE].set_index("seed").test
+    for k, sbp, _ in by_k(config, measured):
+        values = pd.concat([sbp, base], axis=1, keys=["sbp", "baseline"]).dropna()
+        ratios = pseudo_values(log_spread_ratio, values if len(values) > 2 else values[:0])
+        yield replace(grid_setting(config, k, ratios), paper=float(np.log(config["paper"])))
 
 
 def by_k(config: Config, measured: Measured) -> Iterator[tuple[int, pd.Series, pd.DataFrame]]:
@@ -203,11 +212,13 @@ def by_k(config: Config, measured: Measured) -> Iterator[tuple[int, pd.Series, p
         yield k, wide[SBP], wide.drop(columns=SBP)
 
 
-def grid_setting(config: Config, k: int, values: pd.Series | None = None) -> Setting:
-    """Return the setting of one k of the grid, a family of its own where the claim is judged by k."""
-    n = 0 if values is None else len(values)
+def grid_setting(config: Config, k: int, values: pd.Series) -> Setting:
+    """Return the setting of one k of the grid, a family of its own where the claim is judged by k.
+
+    The runs of all k start from the same seeds, so that they are one group.
+    """
     family = f"k = {k}" if config.get("by_k") else "MLPs"
-    return Setting(family, f"MNIST: k = {k}", config["grid"]["command"], f"k = {k}", values, n=n)
+    return Setting(family, f"MNIST: k = {k}", config["grid"]["command"], "grid", values, n=len(values))
 
 
 def angle_of_methods(config: Config, measured: Measured) -> Iterator[Setting]:

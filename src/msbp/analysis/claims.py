@@ -13,13 +13,27 @@ import pandas as pd
 from hydra.utils import get_method
 
 from ..files import Fields
-from .claim_rules import Measured
+from .claim_rules import BENCHMARK, Measured
 from .render import COMMAND, EMPTY, Document, Sheet, bullet
 from .runs import Sources
 from .settings import Config
 from .table_text import questions
 from .tables import Table, fill
-from .verdicts import LEAST, Effect, Family, Region, Setting, Verdict, Word, counts, effect_of, judge, pool
+from .verdicts import (
+    LEAST,
+    LEVEL,
+    Effect,
+    Family,
+    Region,
+    Setting,
+    Verdict,
+    Word,
+    counts,
+    effect_of,
+    heterogeneity,
+    judge,
+    pool,
+)  # fmt: skip
 
 NAME, CAPTION = "claims", "Claims of the paper, and whether they reproduce here."
 FOREST = Path(__file__).with_name("forest.svg")
@@ -27,14 +41,16 @@ ROW = 22  # pixels of a forest plot
 KEY = "Dotted: edges of the claim; orange: the paper; pale rows do not count."
 HEADER = ["Claim of the paper", "Here"]
 SETTING = "setting"
-AGAINST = "against the claim, not by more than the margin"
+AGAINST = "against the claim, not significantly beyond its margin"
 PARTS = ["estimate", "95 % interval", "paper", "n", "verdict"]
 NOTE = (
     f"A family's estimate is the mean of its settings with at least {LEAST} seeds or folds each (more where "
     "a rule says so), run by run of equal seeds. Reproduced: the interval is on the claim's side. Not "
-    "reproduced: it is beyond the claim by more than the claim's margin, or excludes the paper's effect and "
-    "falls short of it by more than the margin. Open: neither. Verdicts are corrected by Holm over the "
-    "families of a claim; a claim is reproduced in part where some of its families reproduce it."
+    "reproduced: it is beyond the claim by more than the claim's margin, or it is short of the paper's "
+    "effect, and the estimate is so by more than the margin. Open: neither; the runs (of a benchmark: "
+    "repetitions) that would decide it are computed from the present estimates and variances. Verdicts are "
+    "corrected by Holm over the families of a claim; a claim is reproduced in part where some of its "
+    "families reproduce it. n of a pooled row sums the runs of its settings."
 )
 
 
@@ -135,7 +151,11 @@ class Claim:
         """Return the name of a family with the tasks whose runs are pooled."""
         counted = family.counted(self.verdict.least)
         tasks = dict.fromkeys(re.split("[:,(]", setting.name)[0].strip() for setting in counted)
-        return f"{family.name} ({', '.join(tasks)})" if tasks else family.name
+        measured = [task.removeprefix(BENCHMARK) for task in tasks if task.startswith(BENCHMARK)]
+        named = [task for task in tasks if not task.startswith(BENCHMARK)]
+        benchmarks = f"benchmark{'s' if len(measured) > 1 else ''} {', '.join(measured)}" if measured else ""
+        shown = "; ".join(filter(None, [", ".join(named), benchmarks]))
+        return f"{family.name} ({shown})" if shown else family.name
 
     def number_of(self, effect: Effect) -> str:
         """Return an estimate with its interval."""
@@ -146,9 +166,14 @@ class Claim:
     def word_of(self, family: Family) -> str:
         """Return the word on a family, with the side on which it misses a range."""
         region, effect = self.verdict.region, family.effect
+        if family.word == Word.OPEN and family.against(region):
+            return f"{family.word}: {AGAINST}"
         if effect and family.word == Word.NOT and np.isfinite(region.low) and effect.estimate > region.high:
             return f"{family.word}: more than claimed"
-        return f"{family.word}: {AGAINST}" if family.against(region) else str(family.word)
+        if effect and family.word == Word.NOT and region.p_outside(effect, None) > LEVEL:
+            paper = self.unit.text(shown_numbers(self, None, family.paper)[-1])
+            return f"{family.word}: less than the paper's {paper}{self.unit.suffix}"
+        return str(family.word)
 
     def spread_of(self, family: Family) -> str:
         """Return the least and the largest estimate of several settings that are pooled."""
@@ -156,7 +181,10 @@ class Claim:
         shown = sorted(self.unit.shown(effect.estimate) for effect in effects if effect)
         if len(shown) < 2:
             return ""
-        return f", its settings {self.unit.text(shown[0])} to {self.unit.text(shown[-1])}"
+        p = heterogeneity(family.counted(self.verdict.least))
+        shown_p = "< .001" if p < 0.001 else f"= {p:.3f}"
+        differ = f", which differ (Cochran's Q, p {shown_p})" if p < LEVEL else ""
+        return f", its settings {self.unit.text(shown[0])} to {self.unit.text(shown[-1])}{differ}"
 
     def sentence_of(self, family: Family) -> str:
         """Return a family's estimate, interval and word; where it is open, the runs that would decide."""
@@ -182,8 +210,8 @@ class Claim:
         few: list[str] = []
         undecided: Counter[str] = Counter()
         for family in self.verdict.families:
-            if family.effect and family.word == Word.OPEN and "by_k" in self.config:
-                undecided[self.word_of(family)] += 1
+            if family.effect and self.word_of(family) == Word.OPEN and "by_k" in self.config:
+                undecided[Word.OPEN] += 1
             elif family.effect:
                 words = "" if self.word_of(family) == self.word else f", {self.word_of(family)}"
                 number = self.number_of(family.effect) + self.spread_of(family)

@@ -146,10 +146,9 @@ class Family:
         return self.effect.interval() if self.effect else None
 
     def against(self, region: Region) -> bool:
-        """Return whether the family is open though its interval lies outside the effects that agree."""
+        """Return whether the interval lies outside the effects that agree."""
         interval = self.interval
-        outside = interval and (interval.high < region.low or interval.low > region.high)
-        return bool(outside) and self.word == Word.OPEN
+        return interval is not None and (interval.high < region.low or interval.low > region.high)
 
     def counted(self, least: int = LEAST) -> list[Setting]:
         """Return the settings that count."""
@@ -234,7 +233,7 @@ def pool(settings: Sequence[Setting]) -> Effect:
     effects, weights = [], []
     groups: dict[object, list[Setting]] = {}
     for number, setting in enumerate(settings):
-        key = setting.group if setting.values is not None else number
+        key = (setting.group or number) if setting.values is not None else number
         groups.setdefault(key, []).append(setting)
     for group in groups.values():
         if len(group) > 1:
@@ -246,6 +245,16 @@ def pool(settings: Sequence[Setting]) -> Effect:
         effects += [effect for setting in group if (effect := effect_of(setting))]
         weights += [1] * len(group)
     return pooled(effects, weights)
+
+
+def heterogeneity(settings: Sequence[Setting]) -> float:
+    """Return the p of Cochran's Q, of H₁: the settings have different effects; 1 where it has none."""
+    effects = [effect for setting in settings if (effect := effect_of(setting)) and effect.variance > 0]
+    if len(effects) < 2:
+        return 1.0
+    estimates, weights = np.array([(effect.estimate, 1 / effect.variance) for effect in effects]).T
+    q = float(weights @ (estimates - np.average(estimates, weights=weights)) ** 2)
+    return float(special.chdtrc(len(effects) - 1, q))
 
 
 def paper_effect(settings: Sequence[Setting]) -> float | None:
@@ -304,17 +313,6 @@ def pooled(effects: Sequence[Effect], weights: Values | None = None) -> Effect:
     below = float((parts**2 / df).sum())
     estimate = float(shares @ [effect.estimate for effect in effects])
     return Effect(estimate, total, total**2 / below if below else float(df.sum()))
-
-
-def log_sd(samples: Sequence[Values]) -> Effect:
-    """The logarithm of the standard deviation that normal samples share, without bias; variance known."""
-    samples = [values for values in samples if len(values)]
-    df = sum(len(values) - 1 for values in samples)
-    squares = sum(float(np.var(values)) * len(values) for values in samples)
-    if df < 1 or not squares:
-        return Effect(float("nan"), float("nan"), 0)
-    bias = special.digamma(df / 2) - np.log(df / 2)
-    return Effect(float(np.log(squares / df) - bias) / 2, float(special.polygamma(1, df / 2)) / 4, np.inf)
 
 
 def jackknife(statistic: Callable[[np.ndarray], float], runs: np.ndarray) -> np.ndarray:
