@@ -1,4 +1,4 @@
-"""Random changes to files of measurements: each is read, or named and left out, and the others count.
+"""Random changes to files of measurements: each is read, or named and left out, and the others are read.
 
 A sample runs with the suite; MSBP_MUTATIONS=2000 makes it more.
 """
@@ -31,7 +31,7 @@ def first(name: str) -> object:
 
 
 def stored() -> dict[str, object]:
-    """A file of each kind, as the entry points leave them, by path below the outputs folder."""
+    """A file of each kind, as the entry points write them, by path below the outputs folder."""
     results = json.loads((PUBLISHED / "bench.json").read_text(encoding="utf-8"))
     with open(PUBLISHED / "angles.jsonl", encoding="utf-8") as lines:
         angle = next(each for each in map(json.loads, lines) if "departure" in each)
@@ -82,7 +82,7 @@ def altered(tree: object, random: Random) -> tuple[object, str]:
 
 
 def render(outputs: Path) -> runs.Sources:
-    """Make what reads all of a file of each kind."""
+    """Return the functions that read a file of each kind completely."""
     sources = runs.own(outputs, outputs / "published", lambda words: None)
     documents = other(sources.runs, [])
     documents += [document(EVERY[name], sources) for name in SHOWN]
@@ -103,7 +103,7 @@ def render(outputs: Path) -> runs.Sources:
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_a_file_is_read_or_named_and_the_others_count(tmp_path, name):
+def test_a_damaged_file_is_named_and_the_others_are_read(tmp_path, name):
     for file, value in STORED.items():
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(json.dumps(value), encoding="utf-8")

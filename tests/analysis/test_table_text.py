@@ -115,7 +115,7 @@ def test_a_key_that_does_not_exist_is_refused_as_a_run_would():
         settings_from(Path(CONF), compose)(("task=mnist", "method=msbp", "method.gama=0.5"))
 
 
-def test_a_ratio_to_no_time_is_a_dash(record_of, runs_of, settle):
+def test_a_ratio_to_a_time_of_zero_is_a_dash(record_of, runs_of, settle):
     nothing = {"bp_s": 0.0, "update_s": 0.0, "total_s": 0.0}
     table = fill(CONFIG, Sources(runs_of([record_of(BASE), record_of(MSBP, **nothing)]), settle))
     assert rows(markdown(document_of(table).sheets[0]))[1][1:3] == ["0.000 (–)", "0.000 (–)"]

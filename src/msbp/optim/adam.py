@@ -5,7 +5,6 @@ import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from torch.optim.adamw import adamw
 from ..sparse.buffers import address
 from ..sparse.kernels import parallel
 from . import kernels
-from .fused import FusedOptimizer, Group, State, mismatch
+from .fused import Constants, FusedOptimizer, Group, State, mismatch
 
 MAX_AGE = 1 << 20  # steps
 
@@ -141,12 +140,12 @@ class FusedAdam(FusedOptimizer):
             moment.mul_((beta**age).to(moment).view(-1, *[1] * (moment.dim() - 1)))
         self._ages.pop(state.pop("last_step").data_ptr(), None)
 
-    def _constants(self, group: Group) -> tuple[Any, ...]:
+    def _constants(self, group: Group) -> Constants:
         (beta1, beta2), lr = betas_of(group), float(group["lr"])
         decay = lr * float(group["weight_decay"])
         return lr, decay, beta1, beta2, float(group["eps"]), *powers(beta1, beta2)
 
-    def _call(self, table: int, count: int, constants: tuple[Any, ...]) -> None:
+    def _call(self, table: int, count: int, constants: Constants) -> None:
         kernels.adam(table, count, *constants, parallel.threads())
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:

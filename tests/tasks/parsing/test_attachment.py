@@ -5,7 +5,8 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from msbp.tasks.parsing.attachment import PUNCTUATION, Attachment
+from msbp.tasks.parsing.encoding import PUNCTUATION
+from msbp.tasks.parsing.task import Attachment
 from msbp.tasks.treebanks.conll import read_conll
 
 GOLD = """\

@@ -126,7 +126,7 @@ def test_a_file_that_is_not_utf8_is_refused_by_name_and_line(tmp_path):
         read_conll(path)
 
 
-def test_a_plain_c_locale_reads_the_same_words(tmp_path):
+def test_the_c_locale_reads_the_same_words(tmp_path):
     path = written(tmp_path, conllu(("đường", "0", "root")))
     code = "import sys, msbp.tasks.treebanks.conll as t; print(ascii(t.read_conll(sys.argv[1])[0].words))"
     plain = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -168,7 +168,7 @@ INLINE += "train:train.conllu,dev:dev.conllu,test:test.conllu}' task.name=my_tre
 
 @pytest.mark.parametrize("task", ["parsing_ewt", "pos_ewt"])
 @pytest.mark.parametrize("inline", [False, True])
-def test_a_treebank_of_ones_own_is_named_as_the_documentation_says(tmp_path, monkeypatch, task, inline):
+def test_a_users_treebank_is_named_as_the_documentation_says(tmp_path, monkeypatch, task, inline):
     documented = next(line for line in README.splitlines() if "conll_files" in line).strip("`")
     words = shlex.split(INLINE if inline else documented)[3:]
     words = [word for word in words if not word.startswith(("task=", "method="))]

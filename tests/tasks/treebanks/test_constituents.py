@@ -62,7 +62,7 @@ def test_to_depends_on_its_verb_and_conjuncts_are_no_verb_chain(tmp_path):
     }
 
 
-def test_subordinate_clauses_and_brackets(tmp_path):
+def test_subordinate_clauses_and_brackets_have_their_labels(tmp_path):
     (sentence,) = converted(
         tmp_path,
         """( (NP (NP (NNS kettles)) (PRN (-LRB- -LRB-) (SBAR (IN if) (S (NP-SBJ (DT any)) (VP (VBP boil))))
@@ -79,7 +79,7 @@ def test_subordinate_clauses_and_brackets(tmp_path):
 
 
 @pytest.mark.parametrize("top", ["( {} )", "{}", "(TOP {})", "(ROOT (S1 {}))"])
-def test_the_top_node_decides_nothing(tmp_path, top):
+def test_the_label_of_the_top_node_does_not_matter(tmp_path, top):
     (sentence,) = converted(tmp_path, top.format("(S (NP-SBJ (NNP Ida)) (VP (VBD poured)) (. .))"))
     assert (sentence.heads, sentence.labels) == ([2, 0, 2], ["SUB", "ROOT", "P"])
 

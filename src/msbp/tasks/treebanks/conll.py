@@ -29,7 +29,7 @@ class Row(NamedTuple):
 
 
 def read_conll(path: Path | str) -> list[Sentence]:
-    """Sentences of a CoNLL-U or CoNLL-X file; comments, multiword ranges and empty nodes give no word.
+    """Return sentences of a CoNLL-U or CoNLL-X file; comments, multiword ranges and empty nodes give no word.
 
     A word without a fine-grained tag (`_`) gets its coarse one. Raises TreebankError.
     """
@@ -59,7 +59,7 @@ def _sentence(block: list[Line]) -> Sentence:
 
 
 def _blocks(path: Path | str) -> Iterator[list[Line]]:
-    """The lines of each sentence, separated by blank lines."""
+    """Yield the lines of each sentence, separated by blank lines."""
     block: list[Line] = []
     for line in lines(path):
         if line.text.strip() == "":
@@ -93,7 +93,7 @@ def _head(row: Row, words: int) -> int:
 
 
 def _on_cycle(heads: list[int]) -> int:
-    """A word that is its own ancestor, counted from 1; 0 if there is none."""
+    """Return a word that is its own ancestor, counted from 1; 0 if there is none."""
     walk_of = [0] * len(heads)
     for start in range(1, len(heads) + 1):
         word = start

@@ -86,7 +86,7 @@ class Tree:
 
 
 def to_dependencies(tree: Tree) -> Sentence:
-    """The dependencies of a tree that `penn.read_mrg` gave; always projective, with one root."""
+    """Return the dependencies of a tree that `penn.read_mrg` gave; always projective, with one root."""
     leaves = list(tree.leaves())
     position = {id(leaf): i for i, leaf in enumerate(leaves)}
     heads, labels = [0] * len(leaves), ["ROOT"] * len(leaves)
@@ -120,7 +120,10 @@ def head_child(phrase: Tree) -> Tree:
 
 
 def label(mother: Tree, head: Tree, child: Tree) -> str:
-    """The label of the arc from the head child of `mother` to another child; the first rule that fits."""
+    """Return the label of the arc from the head child of `mother` to another child.
+
+    The first rule that fits decides it.
+    """
     if child.category in PUNCTUATION:
         return "P"
     if "SBJ" in child.functions:

@@ -36,18 +36,18 @@ class Sentence:
 class Corpus(Protocol):
     """A treebank in files, each of which belongs to one split.
 
-    punctuation: the rule by which scores exclude punctuation, a key of `attachment.PUNCTUATION`.
+    punctuation: the rule by which scores exclude punctuation, a key of `parsing.encoding.PUNCTUATION`.
     """
 
     @property
     def punctuation(self) -> str: ...
 
     def files(self) -> dict[str, list[Path]]:
-        """The files of train, dev and test. OSError names what is missing and what to do."""
+        """Return the files of train, dev and test. OSError names what is missing and what to do."""
         ...
 
     def read(self, path: Path) -> list[Sentence]:
-        """The sentences of one file. Raises TreebankError."""
+        """Return the sentences of one file. Raises TreebankError."""
         ...
 
 
@@ -64,7 +64,7 @@ class Line(NamedTuple):
 
 
 def lines(path: Path | str) -> Iterator[Line]:
-    """The lines of a file in UTF-8, without line feeds. Raises TreebankError."""
+    """Yield the lines of a file in UTF-8, without line feeds. Raises TreebankError."""
     try:
         text = Path(path).read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
