@@ -72,7 +72,7 @@ def test_a_wrong_key_of_a_file_is_named(file, key, value, message):
 def test_a_file_that_is_no_table_is_named(text, tmp_path):
     path = tmp_path / "table" / "x.yaml"
     path.parent.mkdir()
-    path.write_text(text, encoding="utf-8")
+    path.write_text(text, encoding="utf-8", errors="surrogateescape")
     with pytest.raises(ValueError, match=f"^{path}: "):
         read(path)
 

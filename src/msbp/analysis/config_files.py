@@ -231,7 +231,7 @@ def read(path: Path, wanted_by: object = "") -> ConfigFile:
         raise ValueError(f"{wanted_by}: there is no file {path}")
     try:
         return checked(OmegaConf.load(path), path.parent.name, path)
-    except (YAMLError, OmegaConfBaseException) as error:
+    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
         raise ValueError(f"{path}: {error}") from error
 
 
