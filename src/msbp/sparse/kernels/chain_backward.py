@@ -16,7 +16,7 @@ from .chain_forward import NONE, PER_SLOT, stage_table
 from .chain_select import form_grad_h, select
 from .compile import kernel
 from .parallel import parts_of, share, spread
-from .rows import by_column, form_part, list_columns, sum_rows, weighted_sum
+from .rows import CACHED, by_column, form_by_panels, form_part, list_columns, sum_rows, weighted_sum
 from .simd import BYTES, floats
 
 NARROW = 32  # a dense stage with at most so many outputs hands its gradient down as factors, too
@@ -92,14 +92,14 @@ def backward(table, count, B, grad, sgemm, scratch, threads):
 
 @kernel
 def weight_part(job, part, parts):
-    """Form a part of the rows of ∂ℓ/∂W of every sparse stage."""
+    """Form a part of the rows of ∂ℓ/∂W of every sparse stage whose x stays in cache."""
     table, count, B = job
     stages = stage_table(table, count)
     for depth in range(count):
         s = stages[depth]
-        if s.k and s.rows:
-            lists, sizes = (s.starts, s.examples, s.weights, s.outputs), (B, s.inputs)
-            form_part(*lists, s.x, *sizes, s.indices, s.rows, s.touched, part, parts)
+        if s.k and s.rows and B * s.inputs <= CACHED:
+            lists = s.starts, s.examples, s.weights, s.outputs
+            form_part(*lists, s.x, s.inputs, s.indices, s.rows, s.touched, part, parts)
 
 
 @kernel
@@ -110,6 +110,10 @@ def weight_gradients(table, count, B, threads):
         s = stages[depth]
         if s.k and s.rows:
             list_columns(s.starts, s.outputs, s.indices)
-            work += B * s.k * s.inputs
-            rows = max(rows, s.touched)
+            if B * s.inputs <= CACHED:
+                work += B * s.k * s.inputs
+                rows = max(rows, s.touched)
+            else:
+                lists, sizes = (s.starts, s.examples, s.weights, s.outputs), (B, s.inputs)
+                form_by_panels(*lists, s.x, *sizes, s.indices, s.rows, s.touched, threads)
     spread(weight_part, (table, count, B), parts_of(threads, rows, work), threads)

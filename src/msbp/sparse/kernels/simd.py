@@ -18,6 +18,7 @@ from .compile import kernel
 
 BYTES = 4  # of a float32 or int32
 REAL, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
+CACHE_LINE = 64  # bytes
 LADDER = (64, 16, 4, 1)  # floats at once, from the start of a row to its end
 
 
@@ -59,6 +60,13 @@ def address_of(typing, array):
         return b.ptrtoint(make_array(signature.args[0])(context, b, args[0]).data, I64)
 
     return types.int64(array), build
+
+
+@kernel
+def aligned(count):
+    """Return zeros (count) that begin at a cache line."""
+    flat = np.zeros(count + CACHE_LINE // BYTES, np.float32)
+    return flat[(-address_of(flat) & (CACHE_LINE - 1)) // BYTES :][:count]
 
 
 @intrinsic
