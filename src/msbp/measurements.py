@@ -3,7 +3,10 @@
 A damaged file, or line, is never an error: readers add a sentence that names it to the list `damaged`.
 """
 
+import gzip
+import json
 import math
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -11,9 +14,22 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from .files import Fields, parsed
-from .record import Amount, Count, Integer64, Model, Number, Ordinal, Positive, Ratio, validated
+from .record import (
+    HYPOTHESES,
+    NAME,
+    Amount,
+    Count,
+    Integer64,
+    Model,
+    Number,
+    Ordinal,
+    Positive,
+    Ratio,
+    validated,
+)
 
 RECORDS, BENCHMARKS, THEORY = "records.jsonl", "bench.json", "theory.json"
+PACKED = "translations"  # the folder of published ones
 DIVERGED = "diverged.json"  # in the folder of a run that did, in place of a record
 WHOLE_PASS = 2  # the first timing rule by which BP is the whole backward pass
 EARLIER_RULE = "BP is not shown: it was timed by the earlier rule, which left ∂ℓ/∂W to the update"
@@ -181,6 +197,32 @@ class Breakdown(Benchmark):
         return self
 
 
+class Translations(BaseModel):
+    """Translations of test by one run, the references, and the rule by which BLEU counts."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    hypotheses: list[str]
+    references: list[list[str]] = Field(min_length=1)
+    rule: str = Field(pattern=r"\|case:(lc|mixed)\|.*tok:\w")
+
+    @model_validator(mode="after")
+    def _have_a_line_each(self) -> Self:
+        if {len(self.hypotheses)} != set(map(len, self.references)):
+            raise ValueError("the translations have not as many lines as the references")
+        return self
+
+    def packed(self) -> bytes:
+        """Return them compressed, the same bytes each time."""
+        return gzip.compress(json.dumps(self.model_dump(), ensure_ascii=False).encode(), mtime=0)
+
+
+class Scored(Stored):
+    """What is read of a record beside translations."""
+
+    metric_signature: str
+
+
 class Check(Stored):
     """One check of a lemma or theorem; where the bound applies to no problem, its numbers may be missing."""
 
@@ -323,3 +365,39 @@ def read_benchmarks(path: Path, damaged: list[str]) -> list[Result]:
             except ValueError as error:
                 damaged.append(f"{source}{f' result {number}' * several}: {error}")
     return results
+
+
+def unpacked(path: Path) -> Translations:
+    """Return what `Translations.packed` left in a file; ValueError for anything else."""
+    try:
+        return validated(Translations, parsed(gzip.decompress(path.read_bytes())))
+    except (EOFError, ValueError, gzip.BadGzipFile, zlib.error) as error:
+        raise ValueError(f"{path} holds no translations: {error}") from error
+
+
+def packed_file(folder: Path, signature: str, seed: int) -> Path:
+    return folder / PACKED / f"{signature}-{seed}.json.gz"
+
+
+def read_translations(folder: Path) -> Translations:
+    """Return the translations in the folder of a run, or in a published file.
+
+    FileNotFoundError if it has none, ValueError unless each reference has as many lines.
+    """
+    if folder.is_file():
+        return unpacked(folder)
+    references = sorted(folder.glob("references.*.txt"))
+    if not references or not (folder / HYPOTHESES).exists():
+        raise FileNotFoundError(f"{folder} has no {HYPOTHESES} and references: it is no run of translation")
+    try:
+        signature = validated(Scored, parsed((folder / NAME).read_bytes())).metric_signature
+        hypotheses, *texts = (text_lines(path) for path in (folder / HYPOTHESES, *references))
+        found = {"hypotheses": hypotheses, "references": texts, "rule": signature.partition(";")[0]}
+        return validated(Translations, found)
+    except ValueError as error:
+        raise ValueError(f"{folder} holds no translations: {error}") from error
+
+
+def text_lines(path: Path) -> list[str]:
+    """Return the lines of a text, which line feeds alone end."""
+    return path.read_bytes().decode().removesuffix("\n").split("\n")

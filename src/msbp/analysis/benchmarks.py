@@ -67,7 +67,7 @@ def frame(result: Result) -> pd.DataFrame:
     if not whole_pass(result):
         rows[HIDDEN] = math.nan
         for one in COMPARISONS:
-            rows[one] = [speedups and {**speedups, "bp": math.nan} for speedups in rows[one]]
+            rows[one] = [{**each, "bp": math.nan} if isinstance(each, dict) else None for each in rows[one]]
     return rows
 
 

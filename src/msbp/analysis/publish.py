@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..files import Fields, json_text, save
-from ..measurements import Result, read_benchmarks
+from ..measurements import Result, packed_file, read_benchmarks, read_translations
 from ..record import HYPOTHESES
 from . import benchmarks
 from .claims import Claims, bullets
@@ -23,7 +23,6 @@ from .render import MARKDOWN, Document, bullet, markdown, wrapped
 from .report import document
 from .runs import ANGLE_KEY, published, read_angles, read_runs
 from .settings import CLAIMS, Config, Settle
-from .significance import packed_file, translations
 from .table_text import answered
 
 SHOWN = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
@@ -74,8 +73,7 @@ def publish(
     chosen["record"] = chosen.record.map(without_paths)
     damaged: list[str] = []
     old = read_runs(path, damaged)
-    if damaged:
-        raise ValueError(f"repair what is published first: {'; '.join(damaged)}")
+    refuse_damaged(damaged)
     change = change_of(old, chosen)
     if len(change.mixed) and not replace:
         raise ValueError(mixing(change))
@@ -106,11 +104,16 @@ def publish_angles(document: Plot, path: Path) -> int:
     """Put the angles that the document shows into the file at path; return how many they are."""
     damaged: list[str] = []
     kept = read_angles([path], damaged)
-    if damaged:
-        raise ValueError(f"repair what is published first: {'; '.join(damaged)}")
+    refuse_damaged(damaged)
     angles = pd.concat([kept, document.angles]).drop_duplicates(ANGLE_KEY, keep="last")
     save({path: "".join(map(json_text, angles.record))})
     return len(document.angles)
+
+
+def refuse_damaged(damaged: Sequence[str]) -> None:
+    """Raise ValueError that names the damaged files, if any."""
+    if damaged:
+        raise ValueError(f"repair what is published first: {'; '.join(damaged)}")
 
 
 def without_paths(value: object) -> object:
@@ -168,8 +171,7 @@ def contents(
     their CSV.
     """
     sources = published(folder, settle)
-    if sources.damaged:
-        raise ValueError(f"repair what is published first: {'; '.join(sources.damaged)}")
+    refuse_damaged(sources.damaged)
     documents: dict[str, Document] = {}
 
     def render(name: str) -> Document:
@@ -204,6 +206,7 @@ def contents(
         return shown(render(name), os.path.relpath(folder, page.parent))
 
     pages = [readme, *[page for page in [folder / "README.md"] if page.exists()]]
+    refuse_damaged(sources.damaged)  # translations are read where tables need them
     return texts | {page: shown_in(page.read_text("utf-8"), partial(part, page=page)) for page in pages}
 
 
@@ -266,7 +269,7 @@ def publish_translations(runs: pd.DataFrame, folder: Path) -> list[Path]:
     """Write the translations that runs left into the folder of what is published; return their files."""
     folders = [Path(source).parent for source in runs.source]
     files = {
-        packed_file(folder, run.signature, run.seed): translations(path).packed()
+        packed_file(folder, run.signature, run.seed): read_translations(path).packed()
         for path, run in zip(folders, runs.itertuples(), strict=True)
         if (path / HYPOTHESES).exists()
     }

@@ -5,11 +5,8 @@ value varies. Of the paper's tests (Appendix D): less and more are the sides tha
 likewise; `t_test` and `f_test` are their tables, at every k and γ of a grid.
 """
 
-import gzip
-import json
-import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +15,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ..record import HYPOTHESES, NAME
+from ..measurements import packed_file, read_translations
+from ..record import HYPOTHESES
 from .render import COMMAND, EMPTY, Document, Sheet, fixed
 from .runs import SBP, Sources, gather, scores
 from .settings import Config
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 NONE = "no runs of both methods yet"
 WEAK = "below the critical value: not significant at 5 %"
 SAMPLES = 1000  # of the bootstrap
-PACKED = "translations"  # the folder of published ones
 
 
 @dataclass(frozen=True)
@@ -299,19 +296,6 @@ class Resampled:
     p: float | None
 
 
-@dataclass(frozen=True)
-class Translations:
-    """Translations of test by one run, the references, and the rule by which BLEU counts."""
-
-    hypotheses: list[str]
-    references: list[list[str]]
-    rule: str
-
-    def packed(self) -> bytes:
-        """Return them compressed, the same bytes each time."""
-        return gzip.compress(json.dumps(asdict(self), ensure_ascii=False).encode(), mtime=0)
-
-
 def paired_bootstrap(folders: Sequence[Path], samples: int = 1000) -> list[Resampled]:
     """Compare runs with the first of them, by their folders or published files; the same each time.
 
@@ -319,7 +303,7 @@ def paired_bootstrap(folders: Sequence[Path], samples: int = 1000) -> list[Resam
     """
     from sacrebleu.significance import PairedTest  # takes longer to import than most reports take
 
-    runs = [translations(Path(folder)) for folder in folders]
+    runs = [read_translations(Path(folder)) for folder in folders]
     for folder, run in zip(folders, runs, strict=True):
         if (run.references, run.rule) != (runs[0].references, runs[0].rule):
             raise ValueError(
@@ -336,35 +320,6 @@ def paired_bootstrap(folders: Sequence[Path], samples: int = 1000) -> list[Resam
     return compared
 
 
-def packed_file(folder: Path, signature: str, seed: int) -> Path:
-    return folder / PACKED / f"{signature}-{seed}.json.gz"
-
-
-def translations(folder: Path) -> Translations:
-    """Return the translations in the folder of a run, or in a published file.
-
-    FileNotFoundError if it has none; ValueError if they are damaged, or differ in their numbers of lines.
-    """
-    if folder.is_file():
-        try:
-            return Translations(**json.loads(gzip.decompress(folder.read_bytes())))
-        except (EOFError, TypeError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f"{folder} holds no translations: {error}") from error
-    references = sorted(folder.glob("references.*.txt"))
-    if not references or not (folder / HYPOTHESES).exists():
-        raise FileNotFoundError(f"{folder} has no {HYPOTHESES} and references: it is no run of translation")
-    record = json.loads((folder / NAME).read_bytes())
-    texts = [lines(path) for path in (folder / HYPOTHESES, *references)]
-    if len(set(map(len, texts))) > 1:
-        raise ValueError(f"{folder}: {HYPOTHESES} has not as many lines as the references")
-    return Translations(texts[0], texts[1:], record["metric_signature"].partition(";")[0])
-
-
-def lines(path: Path) -> list[str]:
-    """Return the lines of a text, which line feeds alone end."""
-    return path.read_bytes().decode().removesuffix("\n").split("\n")
-
-
 def metric(rule: str) -> "BLEU":
     """Return the metric of a signature such as nrefs:1|case:lc|eff:no|tok:none|smooth:exp|version:2.6.0."""
     from sacrebleu.metrics import BLEU
@@ -373,11 +328,14 @@ def metric(rule: str) -> "BLEU":
     return BLEU(lowercase=parts["case"] == "lc", tokenize=parts["tok"], force=True)
 
 
-def bootstrap_notes(table: "Table") -> list[str]:
-    """Return a sentence for each block with two rows whose runs of equal seeds kept their translations."""
+def bootstrap_notes(table: "Table", damaged: list[str]) -> list[str]:
+    """Return a sentence for each block with two rows whose runs of equal seeds kept their translations.
+
+    A sentence for each run whose translations cannot be read is added to damaged.
+    """
     sentences = []
     for _, block in table.rows.groupby("block"):
-        kept = {row: folders(table, row) for row in block.index}
+        kept = {row: folders(table, row, damaged) for row in block.index}
         parts = []
         for one, two in combinations(block.index, 2):
             if compared := list(compare(kept[one], kept[two])):
@@ -388,7 +346,7 @@ def bootstrap_notes(table: "Table") -> list[str]:
     return sentences
 
 
-def folders(table: "Table", row: int) -> dict[int, Path]:
+def folders(table: "Table", row: int, damaged: list[str]) -> dict[int, Path]:
     """Return by seed the folders, or published files, with the translations of a row's runs."""
     runs = table.runs[table.runs.row == row]
     paths = {}
@@ -396,7 +354,12 @@ def folders(table: "Table", row: int) -> dict[int, Path]:
         path = Path(str(run.source)).parent
         packed = packed_file(path, str(run.signature), int(run.seed))
         if (path / HYPOTHESES).exists() or packed.exists():
-            paths[int(run.seed)] = packed if packed.exists() else path
+            chosen = packed if packed.exists() else path
+            try:
+                read_translations(chosen)
+                paths[int(run.seed)] = chosen
+            except (OSError, ValueError) as error:
+                damaged += [str(error)] * (str(error) not in damaged)
     return paths
 
 

@@ -45,7 +45,7 @@ QUESTION_NOTE = (
 def document(config: Config, sources: Sources) -> Document:
     """Return the table that a file of conf/table lists row by row."""
     table = fill(config, sources)
-    notes = [*config.get("notes", ()), *bootstrap_notes(table)]
+    notes = [*config.get("notes", ()), *bootstrap_notes(table, sources.damaged)]
     return document_of(table, sources.missing(config), notes)
 
 
