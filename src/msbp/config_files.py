@@ -193,6 +193,7 @@ class ClaimFile(WithFunction):
     low: Number | None = None
     high: Number | None = None
     least: Ordinal | None = None
+    nothing_dropped: list[Text] = []
     tables: list[Text] = []
     figures: list[Text] = []
     grid: Text | None = None
