@@ -113,6 +113,11 @@ class Plot(Document):
     def has_results(self) -> bool:
         return not self.figure.empty
 
+    @property
+    def repeat(self) -> str:
+        """The sentence with the command that runs and measures all that the figure shows."""
+        return f"Repeat with `python scripts/reproduce.py figure={self.name}`, which skips what is recorded."
+
     @cached_property
     def images(self) -> dict[str, bytes]:
         """The image by suffix, drawn once."""
@@ -123,7 +128,7 @@ class Plot(Document):
         image = "" if self.figure.empty else f"![{self.caption}]({self.name}.svg)\n"
         note = self.figure.note and f"{wrapped(self.figure.note.translate(MARKDOWN))}\n"
         commands = "\n".join("- `{}`".format(words.replace("|", "\\|")) for words in self.missing)
-        parts = [title, image, note, f"Still to run:\n\n{commands}\n" if commands else ""]
+        parts = [title, image, note, f"{self.repeat}\n", f"Still to run:\n\n{commands}\n" if commands else ""]
         tex = FIGURE.substitute(name=self.name, caption=self.caption.translate(LATEX))
         if self.figure.empty:
             tex = "".join(f"% not drawn, for nothing is measured: {words}\n" for words in self.missing)

@@ -219,7 +219,7 @@ def shown(document: Document, folder: str) -> str:
             f"{document.caption} Not measured yet: {'; '.join(f'`{words}`' for words in document.missing)}\n"
         )
     image = f"![{document.caption}]({'' if folder == '.' else f'{folder}/'}{document.name}.svg)\n"
-    note = document.figure.note if folder == "." else ""  # the front page shows the image alone
+    note = f"{document.figure.note} {document.repeat}" if folder == "." else ""  # the front page has no notes
     return image + (f"\n{wrapped(note.translate(MARKDOWN))}\n" if note else "")
 
 
