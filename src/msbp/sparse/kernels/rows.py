@@ -12,9 +12,10 @@ import numpy as np
 from .compile import kernel
 from .parallel import LINE, parts_of, share, spread
 from .select import add
-from .simd import BYTES, floats, ints, longs, panel_sum, row_sum
+from .simd import BYTES, address_of, aligned, floats, ints, longs, panel_sum, row_sum
 
 CACHED = 6 << 10  # floats of x that are worked on at a time: 24 KiB, beside the row that is formed
+COPIED = 128  # rows of x from which a panel is copied: in place, many of its lines share a set of the cache
 LANES = 32
 CHUNK, CHUNK_LANES = 256, 64  # of a panel in a product with gᵀ: 64 KB, beside m sums of 64 columns
 row_sum_to, row_sum_onto = row_sum(add=False), row_sum(add=True)
@@ -86,11 +87,20 @@ def form_part(starts, examples, weights, n, x, B, i, indices, rows, u, part, par
     """Form a part of the rows (u, i) of gᵀx with these indices (u), from the entries by column."""
     S, listed, step = ints(starts, n + 2), longs(indices, u), panel_width(B, i)
     start, stop = share(part, parts, (i + step - 1) // step * u, 1)
+    X, copied = floats(x, (B, i)), B >= COPIED and i > step
+    panel, held = aligned(B * step if copied else 0), -1
+    P = panel.reshape(B if copied else 0, step)
     for at in range(start, stop):  # panel after panel, so that no part reads much of x that another one reads
         begin, q = at // u * step, at % u
         j, out = listed[q], rows + (q * i + begin) * BYTES
         width = min(step, i - begin)
-        weighted_columns(out, x + begin * BYTES, width, i, examples, weights, S[j], S[j + 1])
+        if copied and begin != held:
+            fill(P, X, 0, begin)
+            held = begin
+        if copied:
+            weighted_columns(out, address_of(panel), width, step, examples, weights, S[j], S[j + 1])
+        else:
+            weighted_columns(out, x + begin * BYTES, width, i, examples, weights, S[j], S[j + 1])
 
 
 @kernel

@@ -17,6 +17,7 @@ from numba.np.arrayobj import make_array
 from .compile import kernel
 
 BYTES = 4  # of a float32 or int32
+LINE_BYTES = 64  # of a cache line
 REAL, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 LADDER = (64, 16, 4, 1)  # floats at once, from the start of a row to its end
 
@@ -59,6 +60,13 @@ def address_of(typing, array):
         return b.ptrtoint(make_array(signature.args[0])(context, b, args[0]).data, I64)
 
     return types.int64(array), build
+
+
+@kernel
+def aligned(count):
+    """Return zeros (count) that begin at a cache line."""
+    flat = np.zeros(count + LINE_BYTES // BYTES, np.float32)
+    return flat[(-address_of(flat) & (LINE_BYTES - 1)) // BYTES :][:count]
 
 
 @intrinsic

@@ -14,11 +14,10 @@ from numba.extending import intrinsic
 from .compile import kernel
 from .parallel import parts_of, share, spread
 from .select import MAGNITUDE
-from .simd import BYTES, I32, I64, REAL, Lanes, address_of, floats, ints
+from .simd import BYTES, I32, I64, REAL, Lanes, address_of, aligned, floats, ints
 
 LANES = 32
 PANEL = 192  # columns of x at a time: 24 KiB
-LINE = 64  # bytes
 ROWS = 6 if get_host_cpu_features().get("avx512f") else 2  # sums that fit into the registers
 UNIT = 48  # rows of the weight, whole groups of ROWS and whole cache lines of z
 WORTH_IT = 0.75  # of BLAS's multiplications
@@ -56,13 +55,6 @@ def _products(rows: int):
 
 
 _many, _one = _products(ROWS), _products(1)
-
-
-@kernel
-def aligned(count):
-    """Return zeros (count) that begin at a cache line."""
-    flat = np.zeros(count + LINE // BYTES, np.float32)
-    return flat[(-address_of(flat) & (LINE - 1)) // BYTES :][:count]
 
 
 @kernel
