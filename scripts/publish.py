@@ -22,12 +22,14 @@ from msbp.cli import start
 from msbp.config import CONF, PublishOptions, compose
 from msbp.files import save
 from msbp.record import ANGLES
+from msbp.training.locks import publication
 
 
 @hydra.main(config_path=CONF, config_name="publish", version_base="1.3")
 def main(cfg: DictConfig) -> None:
-    PublishOptions.of(cfg)
-    run(cfg, settings_from(Path(CONF), compose))
+    options = PublishOptions.of(cfg)
+    with publication(Path(options.paths.published)):
+        run(cfg, settings_from(Path(CONF), compose))
 
 
 def run(cfg: DictConfig, settle: Settle) -> None:

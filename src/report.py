@@ -27,6 +27,7 @@ from msbp.analysis.settings import Config, Settle, catalogue, plain, settings_fr
 from msbp.cli import start
 from msbp.config import CONF, ReportOptions, compose
 from msbp.files import file_name, save
+from msbp.training.locks import publication
 
 FOLDERS = {"own": "report", "published": "report-published"}
 SETTINGS = ".settings.jsonl"  # what rows request, kept in the outputs folder
@@ -85,11 +86,10 @@ def read(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> Sources:
 def keep_published(cfg: DictConfig, every: Mapping[str, Config], settle: Settle) -> None:
     """Write what is published anew, or fail where it is not what the records give."""
     folder, readme = Path(cfg.paths.published), Path(cfg.paths.readme)
-    texts = contents(folder, readme, every, settle, draw=cfg.readme == "write")
-    outdated = stale(texts)
     if cfg.readme == "write":
-        save(texts)
-    elif outdated:
+        with publication(folder):
+            save(contents(folder, readme, every, settle))
+    elif outdated := stale(contents(folder, readme, every, settle, draw=False)):
         names = ", ".join(map(str, outdated))
         raise ValueError(f"stale: {names}; run python -m src.report readme=write and commit")
 

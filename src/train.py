@@ -53,7 +53,7 @@ class TrainOptions(Options):
     seed: Annotated[
         int,
         Field(
-            ge=0, lt=2**64, description="for several runs use -m, as in: python -m src.train -m seed=0,1,2"
+            ge=0, lt=2**63, description="for several runs use -m, as in: python -m src.train -m seed=0,1,2"
         ),
     ]
     force: bool

@@ -35,14 +35,14 @@ def narrow_layers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def subnormal_numbers() -> Iterator[None]:
-    """Runs flush them to zero for the whole process; the next test has them again."""
+    """Restore subnormal numbers, which runs flush to zero for the whole process."""
     yield
     torch.set_flush_denormal(False)
 
 
 @pytest.fixture(autouse=True)
 def log_handlers() -> Iterator[None]:
-    """Hydra adds handlers to the root logger for the whole process; the next test has none of them."""
+    """Remove the handlers that Hydra adds to the root logger for the whole process."""
     root = logging.getLogger()
     before = list(root.handlers)
     yield
@@ -59,5 +59,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Bytes go by their argument's name: what is packed anew may differ from one worker to the next."""
+    """Name bytes by their argument: compressed data may differ from one worker to the next."""
     return argname if isinstance(val, bytes) else None

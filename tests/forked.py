@@ -22,7 +22,7 @@ DEADLINE = 300  # seconds; far beyond what any command here needs, also on a mac
 
 @dataclass
 class Command:
-    """A command that was started; out and err hold what it printed so far."""
+    """A command that was started; out and err hold its output so far."""
 
     pid: int
     folder: Path
@@ -46,7 +46,7 @@ class Command:
         return self.returncode is None
 
     def until(self, reached: Callable[[], object]) -> None:
-        """Wait until something has come about; an error if the command ends before, or takes too long."""
+        """Wait until a condition is met; an error if the command ends before, or takes too long."""
         end = time.monotonic() + DEADLINE
         while not reached():
             if time.monotonic() > end:
@@ -61,7 +61,7 @@ class Command:
 
 
 class Commands:
-    """Starts commands; each gets a folder of its own for what it prints."""
+    """Starts commands; each has a folder of its own for its output."""
 
     def __init__(self, folder: Path):
         self.folder, self.count = folder, 0
@@ -119,7 +119,7 @@ def serve() -> None:
 
 
 def become(args, cwd, env, folder, limit) -> None:
-    """Be the command and end with its exit code."""
+    """Run the command in this process and exit with its code."""
     from src.train import main, start
 
     for number, name in ((0, os.devnull), (1, f"{folder}/out"), (2, f"{folder}/err")):

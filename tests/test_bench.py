@@ -1,4 +1,4 @@
-"""The command line: what `python -m src.bench` measures, prints, leaves and refuses."""
+"""The command line: `python -m src.bench`, its results, output and refusals."""
 
 import csv
 import json

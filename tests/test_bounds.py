@@ -1,4 +1,4 @@
-"""The paper's bounds: they hold where their conditions do, and a check would notice if they did not."""
+"""The paper's bounds: they hold if their conditions do, and the checks detect a violation."""
 
 import json
 import math
@@ -38,7 +38,7 @@ def test_no_bound_is_exceeded_where_its_conditions_are_met(results, name):
     assert len(results[name]) >= 4 and all(row["holds"] for row in results[name])
 
 
-def test_the_conditions_are_met_often_enough_to_mean_something(results):
+def test_the_conditions_of_a_bound_are_met_in_enough_cases(results):
     assert all(count > 0 for row in results["lemma_3"] for count in row["applies"].values())
     assert all(row["applies"] == row["trials"] for row in results["lemma_4"])
     assert sum(row["applies"] for row in results["theorem_1"]) == 4
@@ -74,8 +74,8 @@ def test_descent_ends_within_the_steps_of_the_theorem_and_by_its_factor(results)
             assert row["steps"] <= row["allowed_steps"] and row["largest_factor"] <= row["sin_theta"]
 
 
-def test_the_theorem_is_silent_unless_the_loss_is_nearly_a_sphere():
-    """It speaks of top_k with r = 0.04 only where μ/L is above 0.96."""
+def test_the_theorem_applies_only_to_losses_with_mu_near_l():
+    """It covers top_k with r = 0.04 only where μ/L is above 0.96."""
     assert not theorem_1(0.04, 0.959, RANDOM)["applies"]
     assert theorem_1(0.04, 0.97, RANDOM.manual_seed(0))["applies"]
 
@@ -97,7 +97,7 @@ def test_one_layer_has_the_worst_angle_of_top_k_and_it_is_reached():
     assert math.degrees(mlp_bound(0.04, 1.5, hidden=1)) == pytest.approx(78.46, abs=0.01)
 
 
-def test_where_no_ratio_gives_the_angle_the_lemma_does_not_apply():
+def test_the_lemma_does_not_apply_to_angles_that_no_ratio_gives():
     row = lemma_4(math.radians(1), RANDOM.manual_seed(0), n=8, trials=2)
     assert row["applies"] == 0 and row["largest_angle"] is None
 

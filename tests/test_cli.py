@@ -50,7 +50,7 @@ def test_a_configuration_composed_inside_a_main_is_the_same(command_line, tmp_pa
     assert (code, output) == (0, "") and seen[0] == seen[1] == signature(compose(["method=sbp"]))
 
 
-def test_the_flag_for_sweeps_may_stand_anywhere(command_line, tmp_path):
+def test_the_flag_for_sweeps_may_be_anywhere_on_the_command_line(command_line, tmp_path):
     seeds = []
     main = main_that(lambda cfg: seeds.append(cfg.seed), tmp_path)
     assert command_line(main, f"paths.outputs={tmp_path}", "-m", "seed=range(0,3)")[0] == 0
@@ -63,7 +63,7 @@ def test_a_key_that_hydra_does_not_know_is_not_proposed_to_be_added(command_line
     assert code == 1 and "+gamma" not in output and "as in method.gamma=0.5" in output
 
 
-def test_a_reader_that_has_enough_is_no_error(command_line, tmp_path):
+def test_a_closed_pipe_is_no_error(command_line, tmp_path):
     def act(cfg):
         raise BrokenPipeError(32, "Broken pipe")
 
@@ -72,7 +72,7 @@ def test_a_reader_that_has_enough_is_no_error(command_line, tmp_path):
 
 
 @pytest.mark.parametrize("error", [ValueError, FileNotFoundError, FloatingPointError])
-def test_a_foreseen_error_is_one_paragraph_and_exit_code_1(command_line, tmp_path, error):
+def test_an_expected_error_is_one_paragraph_and_exit_code_1(command_line, tmp_path, error):
     def act(cfg):
         raise error("what came, what is valid, what to do")
 
@@ -93,7 +93,7 @@ def test_an_unexpected_error_names_its_line_and_shows_its_traceback_on_demand(co
 
 
 @pytest.mark.parametrize("value", ["null", "3.5", "[a,b]", '""', '" "'])
-def test_a_folder_that_is_no_text_is_refused_before_any_is_created(command_line, value):
+def test_a_folder_option_that_is_no_text_is_refused_before_a_folder_is_created(command_line, value):
     code, output = command_line(main_that(pytest.fail, None), f"paths.outputs={value}")
     assert code == 1 and "error: paths.outputs must be the name of a folder, got " in output
 
@@ -129,7 +129,7 @@ def test_the_report_on_the_projects_own_folder_needs_no_path():
 @pytest.mark.parametrize(
     "outputs", ["/r=0.04, γ", "it's", 'a "b"', "a\\b", "a\\", 'a\\"', "a\\\\'\"b", "${x}", "a,b"]
 )
-def test_the_report_on_a_folder_of_ones_own_is_quoted_for_shell_and_hydra(outputs):
+def test_the_report_command_for_a_users_folder_is_quoted_for_shell_and_hydra(outputs):
     *_, word = shlex.split(report_command(outputs))
     assert OmegaConf.to_container(compose([word]))["paths"]["outputs"] == outputs
 
@@ -145,12 +145,22 @@ def test_a_sweep_over_nothing_is_refused(command_line, tmp_path, words):
 @pytest.mark.parametrize(
     "word", ["task=[1]", "figure=[a,2]", "+table=[null]", "method=[[a]]", "+logger=5", "task=1.5", "watch={}"]
 )
-def test_what_is_no_name_is_no_choice(monkeypatch, capsys, word):
+def test_a_word_that_cannot_name_a_file_of_conf_is_no_choice(monkeypatch, capsys, word):
     monkeypatch.setattr(sys, "argv", ["src.report", "seed=[1]", word])
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     with pytest.raises(SystemExit):
         start(lambda: pytest.fail("it began"))
     assert f"error: {word}: a choice is the name of a file of conf/" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", ["=3", "=", "++=3", "~=3", "@a=3", "a=[1", "seed==3", "my key=3", "γ=3"])
+def test_an_argument_that_cannot_be_read_is_named(monkeypatch, capsys, word):
+    monkeypatch.setattr(sys, "argv", ["src.report", "seed=3", word])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    with pytest.raises(SystemExit):
+        start(lambda: pytest.fail("it began"))
+    message = capsys.readouterr().err
+    assert f"the argument {word!r}" in message and ("hint: " in message or "has no key before =" in message)
 
 
 @pytest.mark.parametrize("options", [[], ["--cfg", "job"]])
@@ -179,7 +189,7 @@ def test_a_sweep_over_what_is_no_name_is_refused_also_where_its_first_run_is_sho
         (["-m", "experiment=k_gamma", "--cfg", "job", "--package", "method"], "name: sbp"),
     ],
 )
-def test_of_a_sweep_the_first_configuration_is_shown(monkeypatch, capsys, tmp_path, words, output):
+def test_the_first_configuration_of_a_sweep_is_shown_on_request(monkeypatch, capsys, tmp_path, words, output):
     monkeypatch.setattr(sys, "argv", ["src.train", f"paths.outputs={tmp_path}", *words])
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     start(main_that(pytest.fail, tmp_path), sweeps=True)
@@ -199,7 +209,7 @@ def test_an_error_about_a_file_names_the_key_that_leads_to_it(monkeypatch, word,
 
 
 @pytest.mark.parametrize("entry", ["bench", "theory"])
-def test_a_folder_that_takes_no_files_is_refused_by_key_before_the_work(monkeypatch, capsys, entry):
+def test_a_folder_that_cannot_be_written_is_refused_by_key_before_training(monkeypatch, capsys, entry):
     module = __import__(f"src.{entry}", fromlist=["main"])
     for work in ("measure", "checks"):
         monkeypatch.setattr(module, work, pytest.fail, raising=False)
@@ -210,7 +220,7 @@ def test_a_folder_that_takes_no_files_is_refused_by_key_before_the_work(monkeypa
     assert "error: paths.outputs=/proc/x: [Errno 2]" in capsys.readouterr().err
 
 
-def test_several_runs_are_refused_where_there_is_one(monkeypatch, capsys):
+def test_a_sweep_is_refused_by_commands_that_take_one_configuration(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["src.report", "-m", "records=own,published"])
     monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
     with pytest.raises(SystemExit):
@@ -225,7 +235,7 @@ start(lambda: print("γ" * 100_000) or open({file!r}, "w").write("x"))
 
 
 @pytest.mark.parametrize("redirection", [">&-", "2>&-", ">&- 2>&-", "<&-", ">/dev/full", "2>/dev/full"])
-def test_streams_that_take_nothing_give_no_traceback_and_no_output_elsewhere(tmp_path, redirection):
+def test_a_closed_output_stream_gives_no_traceback_and_no_output_elsewhere(tmp_path, redirection):
     file, environment = tmp_path / "written", os.environ | {"LC_ALL": "C", "HYDRA_FULL_ERROR": "0"}
     command = f"{shlex.join([sys.executable, '-c', CLOSED.format(file=str(file))])} {redirection}"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, env=environment)
@@ -234,7 +244,7 @@ def test_streams_that_take_nothing_give_no_traceback_and_no_output_elsewhere(tmp
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_command_that_gets_a_signal_to_stop_ends_as_by_an_interrupt(command_line, tmp_path, number):
+def test_sigterm_ends_a_command_as_an_interrupt_does(command_line, tmp_path, number):
     before = signal.signal(number, signal.SIG_DFL)
     try:
         main = main_that(lambda cfg: signal.raise_signal(number), tmp_path)

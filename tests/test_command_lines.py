@@ -43,7 +43,7 @@ SCRIPT = {
 
 
 def overrides(random, known):
-    """One to three assignments of odd values to keys that there are, and sometimes to others."""
+    """One to three assignments of unusual values to existing keys, and sometimes to others."""
     keys = [random.choice(UNKNOWN) if random.random() < 0.15 else random.choice(known) for _ in range(3)]
     return [f"{key}={random.choice(VALUES)}" for key in keys[: random.choice((1, 1, 1, 2, 3))]]
 
@@ -57,7 +57,7 @@ def check(code, message, words):
 
 
 @pytest.mark.parametrize("number", range(COMMANDS))
-def test_a_run_with_odd_settings_is_right_or_refused(commands, tmp_path, number):
+def test_a_run_with_unusual_settings_is_right_or_refused(commands, tmp_path, number):
     random = Random(number)
     task, method = random.choice(TASKS), random.choice(("baseline", "sbp", "msbp"))
     chosen = [
@@ -77,7 +77,7 @@ def test_a_run_with_odd_settings_is_right_or_refused(commands, tmp_path, number)
 
 
 @pytest.mark.parametrize("number", range(COMMANDS // 4))
-def test_a_reproduction_with_odd_options_is_right_or_refused(monkeypatch, capsys, tmp_path, number):
+def test_a_reproduction_with_unusual_options_is_right_or_refused(monkeypatch, capsys, tmp_path, number):
     random = Random(number)
     monkeypatch.setattr("msbp.jobs.without_data", lambda runs: {})
     main = runpy.run_path(str(ROOT / "scripts/reproduce.py"))["main"]

@@ -67,7 +67,7 @@ def test_data_come_from_the_environment_unless_it_is_empty(monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["sbp", "msbp", "weight_feedback", "peer/masked"])
-def test_what_a_constructor_refuses_is_named_with_its_key(method):
+def test_an_argument_that_a_constructor_refuses_is_named_by_its_key(method):
     with pytest.raises(
         ValueError, match=r"^method\.r must be less than or equal to 1, got 2; for full"
     ) as refusal:
@@ -137,7 +137,7 @@ def test_each_wrong_argument_is_named_in_a_line_wherever_it_is_nested(node, argu
     assert str(refusal.value).startswith(message)
 
 
-def test_lists_stand_for_tuples_and_whole_numbers_for_numbers(node):
+def test_lists_are_accepted_for_tuples_and_integers_for_floats(node):
     assert build(node(pair=[1, 0.5])) == ("a", 1, [1, 0.5], "")
     assert math.isinf(build(node(number=float("inf")))[1])
 

@@ -13,14 +13,15 @@ from pathlib import Path
 import pytest
 
 from msbp.tasks.parsing.task import Parsing
-from msbp.tasks.penn import PennTreebank
 from msbp.tasks.sentences.task import SentenceClassification
 from msbp.tasks.synthetic import parallel_text, treebank
 from msbp.tasks.tagging.task import Tagging
 from msbp.tasks.translation.bitext import ChineseEnglish
 from msbp.tasks.translation.task import Translation
 from msbp.tasks.translation.translator import load
-from msbp.tasks.treebank import ConllFiles, TreebankError
+from msbp.tasks.treebanks.conll import ConllFiles
+from msbp.tasks.treebanks.corpus import TreebankError
+from msbp.tasks.treebanks.penn import PennTreebank
 
 MUTATIONS = int(os.environ.get("MSBP_MUTATIONS", "140"))
 EARLIER = Path(__file__).parent / "tasks/translation/earlier_run"

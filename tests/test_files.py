@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Atomic writing: files are complete or absent."""
 
 import errno
 import fcntl
@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from msbp.files import file_name, written_whole
+from msbp.files import file_name, parsed, written_whole
 
 
 def test_a_new_file_has_the_permissions_that_the_user_gives_new_files(tmp_path):
@@ -20,7 +20,7 @@ def test_a_new_file_has_the_permissions_that_the_user_gives_new_files(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
-def test_what_is_replaced_keeps_its_permissions(tmp_path, mode):
+def test_a_replaced_file_keeps_its_permissions(tmp_path, mode):
     (tmp_path / "old").write_bytes(b"a")
     (tmp_path / "old").chmod(mode)
     with written_whole(tmp_path / "old") as file:
@@ -29,7 +29,7 @@ def test_what_is_replaced_keeps_its_permissions(tmp_path, mode):
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_through_a_link_its_target_is_written(tmp_path, there):
+def test_writing_to_a_symbolic_link_writes_its_target(tmp_path, there):
     target, link = tmp_path / "elsewhere" / "target", tmp_path / "link"
     target.parent.mkdir()
     if there:
@@ -42,7 +42,7 @@ def test_through_a_link_its_target_is_written(tmp_path, there):
     )
 
 
-def test_a_block_that_fails_leaves_what_was_there_and_nothing_else(tmp_path):
+def test_a_failed_write_leaves_the_previous_file_and_no_other(tmp_path):
     (tmp_path / "old").write_bytes(b"a")
     with pytest.raises(KeyboardInterrupt), written_whole(tmp_path / "old") as file:
         file.write(b"b")
@@ -50,7 +50,7 @@ def test_a_block_that_fails_leaves_what_was_there_and_nothing_else(tmp_path):
     assert (tmp_path / "old").read_bytes() == b"a" and os.listdir(tmp_path) == ["old"]
 
 
-def test_the_next_writer_deletes_what_a_killed_one_left_and_nothing_of_a_living_one(tmp_path):
+def test_the_next_writer_deletes_partial_files_of_killed_writers_only(tmp_path):
     for name in (".file.x1.part", ".file2.x1.part"):
         (tmp_path / name).write_bytes(b"half")
     with written_whole(tmp_path / "file") as first:
@@ -102,3 +102,16 @@ def test_long_texts_become_short_names_that_differ(tmp_path):
     assert len(names) == 3
     for name in names:
         (tmp_path / f"{name}.json").touch()
+
+
+HALF = r'"\ud83d"', r'{"a": ["x\uDE00y"]}', r'{"\ud800": 1}', b'"\xff"', b'"\xed\xa0\x80"', '"\ud800"'
+
+
+@pytest.mark.parametrize("text", HALF, ids=ascii)
+def test_json_with_text_that_utf_8_cannot_hold_is_refused(text):
+    with pytest.raises(ValueError, match="not whole JSON .*codec can't"):
+        parsed(text)
+
+
+def test_json_with_any_letter_is_read():
+    assert parsed(r'"\ud83d\ude00 γ \\ud800"') == parsed('"😀 γ \\\\ud800"'.encode()) == "😀 γ \\ud800"

@@ -1,4 +1,4 @@
-"""Jobs as processes: how many at once, what failed, and that none outlives its program."""
+"""Jobs as processes: their number at a time, failures, and that none outlives its program."""
 
 import os
 import signal
@@ -94,12 +94,12 @@ def test_each_begin_and_end_is_printed_and_failures_are_named_with_their_log(run
     assert output[3].startswith("done in 0:00:0") and output[3].endswith(": python good")
 
 
-def test_a_job_that_ends_well_and_leaves_nothing_is_named_and_not_repeated(run, tmp_path):
+def test_a_job_that_succeeds_without_a_record_is_named_and_not_repeated(run, tmp_path):
     (failed,) = run(job(tmp_path, "empty", STEP))
     assert "its record is still missing" in failed and len((tmp_path / "empty.txt").read_text().split()) == 1
 
 
-def test_what_another_program_has_done_meanwhile_is_not_run(run, tmp_path):
+def test_jobs_that_another_process_has_completed_are_not_run(run, tmp_path):
     (tmp_path / "done.txt").write_text("1 2")
     assert run(job(tmp_path, "done"), job(tmp_path, "left", seconds=0)) == []
     assert (tmp_path / "done.txt").read_text() == "1 2" and times(tmp_path, "left")
@@ -113,7 +113,7 @@ def test_logs_that_cannot_be_written_are_an_error_that_names_the_file(run, tmp_p
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
-def test_processes_of_a_stopped_or_killed_program_save_and_no_more_begin(tmp_path, number):
+def test_child_processes_of_a_stopped_program_save_and_no_new_ones_start(tmp_path, number):
     here, wrote = str(Path(__file__).parent), tmp_path / "a.txt"
     program = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, here, str(tmp_path)], stderr=subprocess.DEVNULL

@@ -21,7 +21,7 @@ MAY = {  # part of the project -> parts that it may import, besides itself
     "__init__": set(),
     "integrations": {"sparse"},
     "jobs": {"config", "files"},
-    "bench": {"config", "files", "methods", "models", "record", "sparse", "tasks", "training"},
+    "bench": {"config", "files", "methods", "models", "optim", "record", "sparse", "tasks", "training"},
 }  # fmt: skip
 
 

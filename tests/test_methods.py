@@ -21,7 +21,7 @@ def installed(method, **sizes):
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
-def test_installing_counts_k_for_each_hidden_layer_and_never_the_output(method):
+def test_install_returns_k_of_each_hidden_layer_without_the_output_layer(method):
     _, done = installed(method)
     assert done == dict.fromkeys(["net.0", "net.3"], 30 if method.name == "baseline" else 3)
 
@@ -76,7 +76,7 @@ def method(request):
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.01, float("nan"), "abc", True, None])
-def test_a_ratio_outside_0_1_is_refused_with_the_way_out(method, value):
+def test_a_ratio_outside_0_1_is_refused_with_the_remedy(method, value):
     with pytest.raises(
         ValueError, match=r"method\.r must be .*method=baseline" if method.configured else "r"
     ):
@@ -126,14 +126,14 @@ def learn(method, model, step):
 
 
 @pytest.mark.parametrize(("period", "turns"), [(1, "edede"), (2, "eedde"), (3, "eeedd")])
-def test_encoder_and_decoder_are_sparse_in_turn_and_the_other_ones_memory_waits(period, turns):
+def test_encoder_and_decoder_are_sparse_in_turn_with_the_other_memory_unchanged(period, turns):
     method, model, done = alternating(period=period)
     assert done == {"encoder": 2, "decoder": 2}
     for step, turn in enumerate(turns):
         assert learn(method, model, step)[1] == {{"e": "encoder", "d": "decoder"}[turn]}
 
 
-def test_a_group_that_waits_propagates_everything():
+def test_the_group_that_is_not_in_turn_propagates_everything():
     method, model, _ = alternating()
     plain, _ = learn(FullBackprop(), translator(), 0)
     ours, _ = learn(method, model, 0)
@@ -153,7 +153,7 @@ def test_the_turn_depends_on_the_number_of_the_step_alone():
     assert [m.enabled for m in (resumed.encoder, resumed.decoder)] == [False, True]
 
 
-def test_a_copy_of_model_and_method_is_steered_by_itself():
+def test_a_copy_of_model_and_method_is_independent():
     method, model, _ = alternating()
     method.before_step(0)
     twin, its_method = copy.deepcopy((model, method))

@@ -40,7 +40,7 @@ def sums_of_gradients(model, steps=6):
     return total
 
 
-def test_what_is_sent_and_what_is_remembered_add_up_to_the_true_gradients():
+def test_propagated_and_remembered_parts_sum_to_the_gradient():
     """Error feedback's identity, of the sums over all steps, for every hidden weight."""
     true, model = sums_of_gradients(network(None)), network(WeightFeedback(0.1))
     sent, remembered = sums_of_gradients(model), memories(model)
@@ -51,7 +51,7 @@ def test_what_is_sent_and_what_is_remembered_add_up_to_the_true_gradients():
         torch.testing.assert_close(sent[f"{name}.bias"], true[f"{name}.bias"])
 
 
-def test_memory_of_activations_has_that_identity_for_the_bias_and_not_for_the_weight():
+def test_with_memory_of_activations_the_parts_sum_to_the_gradient_for_the_bias_alone():
     """In the last hidden layer, whose ∂ℓ/∂h is the true one."""
     true, model = sums_of_gradients(network(None)), network(SparseBackprop(0.1, 1.0))
     sent, m = sums_of_gradients(model), memories(model)["net.2"].m[0]
@@ -63,7 +63,7 @@ def test_memory_of_activations_has_that_identity_for_the_bias_and_not_for_the_we
     assert (difference - best).norm() > 0.1 * difference.norm()
 
 
-def test_a_step_sends_k_rows_of_a_weight():
+def test_a_step_propagates_k_rows_of_a_weight():
     model = network(WeightFeedback(0.1))
     for x, y in batches(3):
         model.zero_grad()
@@ -72,7 +72,7 @@ def test_a_step_sends_k_rows_of_a_weight():
             assert model.get_submodule(name).weight.grad.any(1).sum() == 3
 
 
-def test_a_gradient_that_is_not_finite_is_sent_and_leaves_the_memory():
+def test_a_gradient_that_is_not_finite_is_propagated_and_leaves_the_memory_unchanged():
     model = network(WeightFeedback(0.1))
     (x, y), (other, _) = batches(2)
     backward(model.loss(x, y))
@@ -144,7 +144,7 @@ def test_gamma_follows_the_agreement_of_memory_and_fresh_gradient():
     assert gamma_with([0, 0, 0, 0]) == pytest.approx(0.8), "nothing to disagree with"
 
 
-def test_lstms_and_convolutions_take_both():
+def test_lstms_and_convolutions_take_both_methods():
     cnn = TextCNN(9, 2, None, hidden=6, windows=(2,), width=5, embedding="random")
     lstm = nn.Sequential(nn.LSTM(5, 6))
     lstm.msbp_hidden_layers = [["0"]]
@@ -162,6 +162,6 @@ def test_lstms_and_convolutions_take_both():
             assert memories(model) and all(memory.m.any() for memory in memories(model).values())
 
 
-def test_bounds_the_wrong_way_round_are_refused():
+def test_a_lower_bound_above_the_upper_one_is_refused():
     with pytest.raises(ValueError, match=r"method\.r_min=0\.5 must be at most method\.r_max=0\.1"):
         AdaptiveBackprop(0.5, 0.1, 0.8, 1.0)

@@ -1,4 +1,4 @@
-"""scripts/prepare_data.py: which data are ready, which are missing, and the report on them."""
+"""scripts/prepare_data.py: the report on data that are present and missing."""
 
 import re
 import runpy
@@ -7,14 +7,15 @@ import sys
 import pytest
 
 from msbp.config import ROOT
-from msbp.tasks import mnist, treebank
+from msbp.tasks import mnist
 from msbp.tasks.translation import bitext
+from msbp.tasks.treebanks import conll
 
 main = runpy.run_path(str(ROOT / "scripts/prepare_data.py"))["main"]
 MALFORMED = {  # by task: its folder and files, what all of them hold, and the message about it
     "mnist": ("MNIST/raw", mnist.MD5, "x", "is not MNIST's original file"),
     "multi30k": ("multi30k_en_de", bitext.MULTI30K_MD5, "x", "is no whole gzip file"),
-    "parsing_ewt": ("ud_english_ewt", treebank.EWT_MD5, "1\tKettles\n", "2 columns, expected 10"),
+    "parsing_ewt": ("ud_english_ewt", conll.EWT_MD5, "1\tKettles\n", "2 columns, expected 10"),
     "polarity": ("mr", ("rt-polarity.neg", "rt-polarity.pos"), "\0", "a NUL character"),
 }
 EWT = "1\tKettles\t_\tNOUN\tNNS\t_\t2\tnsubj\t_\t_\n2\thiss\t_\tVERB\tVBP\t_\t0\troot\t_\t_\n\n"
@@ -35,7 +36,7 @@ def prepare(tmp_path, monkeypatch):
     return run
 
 
-def test_data_that_are_there_are_read_and_counted(tmp_path, prepare, capsys):
+def test_present_data_are_read_and_counted(tmp_path, prepare, capsys):
     (tmp_path / "ud_english_ewt").mkdir()
     for split in ("train", "dev", "test"):
         (tmp_path / f"ud_english_ewt/en_ewt-ud-{split}.conllu").write_text(EWT)
@@ -59,7 +60,7 @@ def test_a_setting_that_a_task_refuses_is_reported_with_the_task(prepare, capsys
 
 
 @pytest.mark.parametrize(("words", "code"), [(["--help"], 0), (["-h", "task=mnist"], 0), (["mnist"], 2)])
-def test_help_and_words_that_are_no_settings_read_no_data(monkeypatch, capsys, words, code):
+def test_help_and_invalid_arguments_read_no_data(monkeypatch, capsys, words, code):
     monkeypatch.setattr(sys, "argv", ["prepare_data.py", *words])
     with pytest.raises(SystemExit) as end:
         main()
@@ -82,7 +83,7 @@ def test_several_tasks_may_be_named(prepare, capsys):
     ]
 
 
-def test_data_that_are_malformed_keep_no_others_from_being_read(tmp_path, prepare, capsys):
+def test_malformed_data_of_one_task_do_not_stop_the_others(tmp_path, prepare, capsys):
     for folder, names, text, _ in MALFORMED.values():
         (tmp_path / folder).mkdir(parents=True)
         for name in names:

@@ -1,4 +1,4 @@
-"""The README is true of the code as it is."""
+"""The README agrees with the code."""
 
 import re
 import shlex

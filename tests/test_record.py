@@ -43,7 +43,7 @@ def plain():
 
 
 @pytest.mark.parametrize("override", SAME)
-def test_what_a_run_does_not_learn_from_leaves_the_signature(plain, override):
+def test_settings_without_effect_on_training_do_not_change_the_signature(plain, override):
     assert of(override) == plain
 
 
@@ -56,7 +56,7 @@ def test_all_hyperparameters_together_differ_pairwise():
     assert len({of(override) for override in OTHER}) == len(OTHER)
 
 
-def test_sums_of_binary_floats_are_the_number_that_was_meant(plain):
+def test_rounding_errors_of_floats_do_not_change_the_signature(plain):
     assert signature({"r": 0.1 + 0.2}) == signature({"r": 0.3}) != signature({"r": 0.3001})
     assert signature({"r": 1}) == signature({"r": 1.0}) != signature({"r": True})
 
@@ -92,7 +92,7 @@ def test_a_signature_is_8_hex_digits_and_survives_json(tree):
 
 
 def finished(seed=0, started="2026-01-01T00:00:00+00:00", **fields):
-    """A whole record: what a published one has, and a history of its own."""
+    """A complete record: the fields of a published one, and a history."""
     rows = [{"epoch": 1, "loss": 0.5, "test": None}, {"epoch": 2, "loss": 0.25, "test": 97.5}]
     own = {"signature": "0123abcd", "seed": seed, "started_at": started, "history": rows}
     own |= {"data_digest": ""}  # that of the published one may change with what is published
@@ -135,7 +135,7 @@ def test_a_writer_that_is_killed_leaves_no_half_file(tmp_path):
     assert not (tmp_path / "record.json").exists() and find(tmp_path, "0123abcd", 0) is None
 
 
-def test_a_failed_writer_leaves_what_was_there(tmp_path):
+def test_a_failed_write_leaves_the_previous_record(tmp_path):
     path = write(tmp_path, finished())
     with pytest.raises(TypeError):
         write(tmp_path, finished(config=object()))
@@ -226,7 +226,7 @@ def test_every_published_record_is_whole_and_keeps_its_signature():
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"null", b"{}", b'{"signature": "0123abcd"}', b"\xff"])
-def test_a_foreign_file_is_no_record(tmp_path, content):
+def test_a_file_of_another_program_is_no_record(tmp_path, content):
     (tmp_path / record.NAME).write_bytes(content)
     assert find(tmp_path, "0123abcd", 0) is None
 

@@ -1,4 +1,4 @@
-"""scripts/reproduce.py: the commands that it runs, those that it leaves out, and what it refuses."""
+"""scripts/reproduce.py: the commands that it runs and leaves out, and its refusals."""
 
 import runpy
 import sys
@@ -10,7 +10,7 @@ from msbp.config import ROOT, compose
 
 @pytest.fixture
 def dry_run(tmp_path, monkeypatch, capsys):
-    """The commands that the script shows for these words, and what it says beside them."""
+    """The commands that the script shows for these words, and its messages."""
 
     def dry_run(*words, without=()):
         monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # as cli.start has it

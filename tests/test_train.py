@@ -1,4 +1,4 @@
-"""The command line: what `python -m src.train` leaves, refuses and survives."""
+"""The command line: `python -m src.train`, its files, refusals and recovery."""
 
 import csv
 import json
@@ -47,7 +47,7 @@ def smoke(commands, tmp_path):
     return run
 
 
-def test_a_run_leaves_record_history_log_and_weights(smoke):
+def test_a_run_writes_record_history_log_and_weights(smoke):
     done = smoke("method=msbp")
     assert done.returncode == 0, done.err
     ((folder, record),) = records(smoke.outputs).items()
@@ -103,7 +103,7 @@ def left(outputs):
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_a_run_killed_after_its_record_is_not_gone_on_with(within, force):
+def test_a_run_killed_after_its_record_is_written_is_not_resumed(within, force):
     within(at="msbp.training.checkpoint.Checkpoint.close")
     (first,) = records(within.outputs).values()
     assert len(left(within.outputs)) == 1
@@ -112,7 +112,7 @@ def test_a_run_killed_after_its_record_is_not_gone_on_with(within, force):
     assert (again == first) is not force and not again["resumed"]
 
 
-def test_a_forced_run_killed_before_its_end_goes_on_when_it_is_forced_again(within):
+def test_a_killed_forced_run_resumes_when_it_is_forced_again(within):
     within()
     within("force=true", at="msbp.training.run.Run.end_epoch")
     within("force=true", "trainer.save_every=1", at="msbp.training.run.Run.end_epoch")
@@ -120,7 +120,7 @@ def test_a_forced_run_killed_before_its_end_goes_on_when_it_is_forced_again(with
     assert within("force=true")["resumed"] and left(within.outputs) == []
 
 
-def test_a_run_killed_before_its_record_goes_on(within):
+def test_a_run_killed_before_its_record_is_written_is_resumed(within):
     within("trainer.keep_checkpoint=true", at="msbp.record.write")
     assert records(within.outputs) == {}
     assert within("trainer.keep_checkpoint=true")["resumed"] and left(within.outputs) == []
@@ -176,7 +176,7 @@ def test_a_run_on_other_data_does_not_resume(within, monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["baseline", "msbp"])
-def test_a_diverged_run_leaves_what_happened_and_no_record(within, method):
+def test_a_diverged_run_writes_its_reason_and_no_record(within, method):
     with pytest.raises(FloatingPointError, match="training diverged in epoch 1, step 2: the loss is"):
         within(f"method={method}", "optimizer.lr=1e38")
     (left,) = within.outputs.rglob("diverged.json")
@@ -184,7 +184,7 @@ def test_a_diverged_run_leaves_what_happened_and_no_record(within, method):
     assert (result["seed"], result["epoch"], result["step"]) == (0, 1, 2) and not records(within.outputs)
 
 
-def test_more_epochs_go_on_from_the_kept_checkpoint_of_a_finished_run(within):
+def test_more_epochs_resume_from_the_kept_checkpoint_of_a_finished_run(within):
     within("trainer.keep_checkpoint=true")
     ((folder, two),) = records(within.outputs).items()
     four = within("trainer.epochs=4", f"resume={folder}/checkpoint.pt")
@@ -251,13 +251,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("overrides", "output"), REFUSED, ids=[overrides for overrides, _ in REFUSED])
-def test_a_value_of_a_wrong_kind_is_refused_by_its_key_and_nothing_is_left(within, overrides, output):
+def test_a_value_of_a_wrong_type_is_refused_by_its_key_without_leaving_files(within, overrides, output):
     with pytest.raises(ValueError, match=f"^{re.escape(output)}"):
         within(*overrides.split())
     assert list(within.outputs.iterdir()) == []
 
 
-def test_runs_of_one_second_share_nothing(smoke):
+def test_runs_started_in_the_same_second_have_separate_folders(smoke):
     started = [smoke("method=msbp", f"seed={seed}", start=True) for seed in range(3)]
     assert [command.wait().returncode for command in started] == [0, 0, 0]
     result = records(smoke.outputs)
@@ -289,7 +289,7 @@ def test_two_sweeps_at_once_run_each_member_once(smoke):
         assert {f"seed={record['seed']}", f"method={record['method']}"} <= set(overrides)
 
 
-def test_a_folder_that_holds_a_run_is_not_written_over(smoke, tmp_path):
+def test_a_folder_with_a_run_is_not_overwritten(smoke, tmp_path):
     location = f"hydra.run.dir={tmp_path}/mine"
     assert smoke("seed=0", location).returncode == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "mine").iterdir()}
@@ -346,7 +346,7 @@ def test_a_sweep_over_seeds_gives_each_seed_one_record(smoke, seeds):
 ODD = "r=0.04, γ=0.8"
 
 
-def test_odd_paths_work_when_they_are_quoted(commands, tmp_path):
+def test_unusual_paths_work_when_they_are_quoted(commands, tmp_path):
     here = tmp_path / "thư mục 1"
     here.mkdir()
     outputs = f'paths.outputs="{ODD}"'
@@ -360,12 +360,12 @@ def test_odd_paths_work_when_they_are_quoted(commands, tmp_path):
     assert resumed["resumed"] and resumed["test"] == record["test"]
 
 
-def test_an_unquoted_odd_path_fails_with_a_hint(smoke):
+def test_an_unusual_path_without_quotes_fails_with_a_hint(smoke):
     refused = smoke(f"resume=runs/{ODD}/checkpoint.pt")
     assert refused.returncode == 1 and "quote" in refused.err
 
 
-def test_a_plain_c_locale_changes_nothing(tmp_path):
+def test_the_c_locale_changes_nothing(tmp_path):
     """A process of its own: the locale is read when Python starts."""
     folder = tmp_path / "thư mục γ"
     folder.mkdir()
@@ -383,7 +383,7 @@ def saved(outputs):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupt_ends_with_a_checkpoint_and_the_same_command_goes_on(smoke, number):
+def test_an_interrupt_writes_a_checkpoint_from_which_the_same_command_resumes(smoke, number):
     request = ("method=msbp", "trainer.epochs=2000")
     command = smoke(*request, start=True)
     command.until(lambda: "epoch 2/" in command.out)
@@ -398,7 +398,7 @@ def test_an_interrupt_ends_with_a_checkpoint_and_the_same_command_goes_on(smoke,
     assert "epoch 1/" not in again.out
 
 
-def test_an_interrupted_sweep_keeps_whole_records_and_can_be_run_again(smoke):
+def test_an_interrupted_sweep_keeps_complete_records_and_can_be_repeated(smoke):
     sweep = ("-m", "method=msbp", "seed=0,1,2", "trainer.epochs=30")
     command = smoke(*sweep, start=True)
     command.until(lambda: records(smoke.outputs))
@@ -423,7 +423,7 @@ def test_a_waiting_process_takes_over_when_the_first_is_killed(smoke):
     assert second.wait().returncode == 130 and "epoch 1/" not in second.out
 
 
-def test_a_damaged_checkpoint_is_named_and_nothing_starts_over(smoke):
+def test_a_damaged_checkpoint_is_named_and_training_does_not_restart(smoke):
     command = smoke("trainer.epochs=3000", start=True)
     command.until(lambda: saved(smoke.outputs))
     command.send(signal.SIGKILL)
@@ -435,7 +435,7 @@ def test_a_damaged_checkpoint_is_named_and_nothing_starts_over(smoke):
     assert "delete it" in refused.err and "epoch 1" not in refused.out
 
 
-def test_a_full_disk_names_the_file_and_spoils_nothing(smoke):
+def test_a_full_disk_is_an_error_that_names_the_file_and_damages_none(smoke):
     """File sizes are limited as by `ulimit -f 64`: the log fits, a checkpoint does not."""
     stopped = smoke("method=msbp", "model.hidden=100", file_limit=64 * 1024)
     assert stopped.returncode == 1 and "checkpoints/" in stopped.err and "File too large" in stopped.err

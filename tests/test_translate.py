@@ -1,4 +1,4 @@
-"""python -m src.translate: from what a run leaves to a file of translations, line by line."""
+"""python -m src.translate: from the folder of a run to a file of translations, line by line."""
 
 import shutil
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_a_warning_reports_that_all_translations_are_empty(run, translated, caps
     assert translated(run, b"a\nb\n") == ["", ""] and "all of them are empty" in capsys.readouterr().err
 
 
-def test_what_is_no_translator_is_refused(run, translated, tmp_path):
+def test_a_path_without_a_translator_is_refused(run, translated, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no .*nowhere: name the folder of a whole run"):
         translated(tmp_path / "nowhere", b"a\n")
     with pytest.raises(ValueError, match="^beam must be greater than or equal to 1"):
@@ -124,7 +124,7 @@ def settings(run):
 
 @pytest.fixture
 def copied(run, settings, tmp_path):
-    """A copy of the run, to be damaged, and what translates a line with the run."""
+    """A copy of the run, to be damaged, and a function that translates a line with it."""
     shutil.copytree(run, tmp_path / "copy")
     (tmp_path / "in.txt").write_text("a\n")
     locations = {"input": f"{tmp_path}/in.txt", "output": f"{tmp_path}/out.txt"}
@@ -162,7 +162,7 @@ def test_an_option_that_nothing_reads_is_refused():
         translate(compose(["checkpoint=a", "input=b", "output=c", "+beams=3"], config="translate"))
 
 
-def test_the_steepest_alpha_and_blank_lines_are_translated(run, translated):
+def test_the_largest_alpha_and_blank_lines_are_translated(run, translated):
     assert len(translated(run, b"a\n", "alpha=5")) == 1
     assert translated(run, b"\n \n\n") == ["", "", ""]
 

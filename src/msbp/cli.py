@@ -123,9 +123,16 @@ def _first(sweep: Override) -> str:
 
 
 def _overrides() -> list[Override]:
-    """Return the assignments of the command line."""
-    words = [word for word in sys.argv[1:] if "=" in word and word[0] != "-"]
-    return OverridesParser.create().parse_overrides(words)
+    """Return the assignments of the command line; ValueError names one that cannot be read."""
+    parser, overrides = OverridesParser.create(), []
+    for word in (word for word in sys.argv[1:] if "=" in word and word[0] != "-"):
+        try:
+            overrides.append(parser.parse_override(word))
+        except HydraException as error:
+            raise ValueError(f"cannot read the argument {word!r}: {error}") from error
+        if not re.match(r"[+~]*[^+~=@]", word):
+            raise ValueError(f"the argument {word!r} has no key before =, as in seed=3")
+    return overrides
 
 
 def _check_choices(overrides: Sequence[Override]) -> None:
@@ -189,7 +196,7 @@ def _hint(text: str) -> str:
             "\nhint: several values need -m, as in: python -m src.train -m 'seed=range(0,3)'; a list needs "
             "brackets, as in: only=[mnist,polarity]"
         )
-    if re.search("mismatched input|no viable alternative|token recognition|NoViableAlt", text):
+    if re.search("(mismatched|extraneous) input|no viable alternative|token recognition|NoViableAlt", text):
         return (
             "\nhint: quote a value that holds = , ( ) spaces or letters beyond a to z twice, as in: "
             "'paths.data=\"my data, new\"'"

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 Fields = dict[str, Any]  # plain data by name, as JSON holds it
 LONGEST = 100  # bytes of a user's text in a file name; file systems allow 255 in all
+SURROGATE = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")  # half of a letter, or the escape of one
 
 
 @contextmanager
@@ -122,9 +123,13 @@ def json_text(value: object, indent: int | None = None) -> str:
 
 
 def parsed(text: bytes | str) -> Any:
-    """Return the value of a JSON text; ValueError unless it is whole and without nan and infinity."""
+    """Return the value of a JSON text; ValueError unless it is whole, in UTF-8, without nan and infinity."""
     try:
-        return json.loads(text, parse_constant=_refuse)
+        text = text if isinstance(text, str) else text.decode()
+        value = json.loads(text, parse_constant=_refuse)
+        if SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode()  # half of a letter could be written nowhere
+        return value
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not whole JSON ({error})") from error
 

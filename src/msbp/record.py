@@ -18,7 +18,18 @@ NAME, ANGLES, HYPOTHESES = "record.json", "angles.jsonl", "hypotheses.txt"
 # 2: the whole pass. Times of different rules do not compare; a record without the field follows rule 1.
 TIMING_RULE = 2
 SHOWN = 3  # errors of a file that is no record
-Seconds = Annotated[float, Field(ge=0)]
+LARGE = 10**15  # above what any run counts or measures, and below what a table has room for
+Number = Annotated[float, Field(gt=-LARGE, lt=LARGE)]
+Amount = Annotated[float, Field(ge=0, lt=LARGE)]
+Positive = Annotated[float, Field(gt=0, lt=LARGE)]
+Count = Annotated[int, Field(ge=0, lt=LARGE)]
+Ordinal = Annotated[int, Field(ge=1, lt=LARGE)]
+Integer64 = Annotated[int, Field(ge=0, lt=2**63)]  # what columns of a DataFrame and seeds of NumPy hold
+Ratio = Annotated[float, Field(gt=0, le=1)]  # r
+Gamma = Annotated[float, Field(ge=0, le=1)]
+Share = Annotated[float, Field(ge=0, le=1 + 1e-9)]  # of a sum that is rounded
+LARGEST_SCORE = 100 + 1e-9  # BLEU of equal texts is beyond 100 by its rounding
+Percent = Annotated[float, Field(ge=0, le=LARGEST_SCORE)]
 # Keys that a run does not learn from; `paper` only holds defaults that other keys refer to.
 IGNORED = (
     *("seed", "force", "resume", "paths", "paper", "hydra", "experiment", "task.fold", "logger", "log_every"),
@@ -46,8 +57,8 @@ class Dropped(BaseModel):
     """Shares of a layer's gradient that were not propagated, at the end of training."""
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
-    entries: float
-    squared_norm: float
+    entries: Share
+    squared_norm: Share
 
 
 class Record(BaseModel):
@@ -59,29 +70,29 @@ class Record(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
     signature: str
-    seed: int = Field(ge=0)
+    seed: Integer64
     task: str
     sample: str = "full"
     model: str
     method: str
-    r: float | None
-    gamma: float | None
-    hidden: int | None = None
-    k_per_layer: dict[str, int]
-    data_s: Seconds = 0.0
-    forward_s: Seconds = 0.0
-    bp_s: Seconds
-    update_s: Seconds
-    total_s: Seconds
-    timing_rule: int = Field(default=1, ge=1)
-    processor_share: float | None = None
-    dev: float
-    test: float
-    test_last: float
-    best_epoch: int
+    r: Ratio | None
+    gamma: Gamma | None
+    hidden: Ordinal | None = None
+    k_per_layer: dict[str, Integer64]
+    data_s: Amount = 0.0
+    forward_s: Amount = 0.0
+    bp_s: Amount
+    update_s: Amount
+    total_s: Amount
+    timing_rule: Ordinal = 1
+    processor_share: Amount | None = None
+    dev: Percent
+    test: Percent
+    test_last: Percent
+    best_epoch: Ordinal
     metric: str
     metric_signature: str | None = None
-    steps: int
+    steps: Ordinal
     resumed: bool = False
     history: list[dict[str, float | None]]
     commit: str
@@ -89,7 +100,7 @@ class Record(BaseModel):
     machine: str
     cpu: str
     device: str
-    threads: int
+    threads: Ordinal
     torch: str
     times_comparable: bool
     disturbed: list[str] = []
@@ -97,6 +108,15 @@ class Record(BaseModel):
     dropped_fraction: dict[str, Dropped] = {}
     started_at: str
     config: Fields
+
+    @field_validator("history")
+    @classmethod
+    def _has_percentages(cls, history: list[dict[str, float | None]]) -> list[dict[str, float | None]]:
+        for number, row in enumerate(history):
+            for key, value in row.items():
+                if "_bleu_" in key and value is not None and not 0 <= value <= LARGEST_SCORE:
+                    raise ValueError(f"{key} of row {number} must be from 0 to 100, got {value:g}")
+        return history
 
     @field_validator("config")
     @classmethod
@@ -106,6 +126,9 @@ class Record(BaseModel):
         for key, value in flat(config):
             if "${" in str(value):  # it would be resolved where the file is read
                 raise ValueError(f"config.{key} must not hold an interpolation, got {value!r}")
+            for number in value if isinstance(value, list) else [value]:
+                if isinstance(number, int) and abs(number) >= 2**64:
+                    raise ValueError(f"config.{key} must be below 2**64")
         return config
 
     @classmethod

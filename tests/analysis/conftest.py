@@ -1,4 +1,4 @@
-"""Records as the trainer leaves them, and settings that need no composing."""
+"""Records as the trainer writes them, and settings that need no composing."""
 
 import json
 

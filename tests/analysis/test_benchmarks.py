@@ -71,12 +71,12 @@ def breakdown(**more):
         ({"sweep": "k"}, "mnist-by-k", " sweep=k"),
     ],
 )
-def test_a_result_is_named_and_repeated_by_what_is_off_the_default(more, expected, words):
+def test_a_results_name_and_command_have_the_settings_that_differ_from_the_defaults(more, expected, words):
     assert name(result(**more)) == expected
     assert command(result(**more)) == f"python -m src.bench case=mnist{words}"
 
 
-def test_a_result_is_left_as_json_and_csv(tmp_path):
+def test_a_result_is_written_as_json_and_csv(tmp_path):
     paths = write(tmp_path / "bench", result())
     assert json.loads(paths[0].read_text()) == result()
     rows = list(csv.DictReader(paths[1].read_text().splitlines()))
@@ -121,7 +121,7 @@ def test_the_readme_shows_the_main_rows_with_their_command():
     assert "unified" in markdown([result()], rows=None)
 
 
-def test_the_readme_says_how_to_measure_where_nothing_was():
+def test_the_readme_shows_the_command_for_a_missing_measurement():
     assert "`python -m src.bench case=mnist`" in markdown([])
 
 
@@ -132,12 +132,12 @@ def test_a_sweep_becomes_a_table_of_bp_by_value():
     assert "0.1  " in table(sweep())
 
 
-def test_a_busy_machine_is_remarked_on():
+def test_a_result_of_a_busy_machine_has_a_remark():
     assert remarks(result()) == []
     assert "had 80%" in remarks(result(cpu_share=0.8))[0]
 
 
-def test_numbers_have_three_digits_that_count():
+def test_numbers_have_three_significant_digits():
     assert [digits(value) for value in (0.0123, 1.234, 12.34, 123.4)] == ["0.012", "1.23", "12.3", "123"]
     assert ratios(None, result()) == ""
 
@@ -162,7 +162,7 @@ def test_a_summary_has_a_line_for_each_case():
     assert lines[-1].count("A 1, 1 thread") == 1
 
 
-def test_a_partial_result_gives_way_to_a_full_one_which_it_never_replaces(tmp_path, settle, runs_of):
+def test_a_full_result_replaces_a_partial_one_and_never_the_reverse(tmp_path, settle, runs_of):
     words = ["case=mnist", "paths.outputs=/tmp/x", "threads=1", "format=json"]
     assert settings(words) == ""
     part = result(settings=settings([*words, "only=[msbp]", "seconds=1"]))
@@ -178,10 +178,10 @@ def test_a_partial_result_gives_way_to_a_full_one_which_it_never_replaces(tmp_pa
     assert read_benchmarks(tmp_path, []) == [result()]
 
 
-def test_a_damaged_file_stops_publishing_and_stays_as_it_is(tmp_path):
+def test_a_damaged_file_stops_publishing_and_is_not_changed(tmp_path):
     write(tmp_path / "bench", result())
     (tmp_path / "bench.json").write_text("[5]")
-    with pytest.raises(ValueError, match=r"repair or remove first: .*bench.json: Case: Input should be"):
+    with pytest.raises(ValueError, match=r"repair or remove first: .*bench.json result 1: Case: Input"):
         publish(tmp_path / "bench", tmp_path / "bench.json")
     assert (tmp_path / "bench.json").read_text() == "[5]"
 
@@ -201,7 +201,7 @@ POINTLESS = json.dumps(sweep() | {"points": [5]})
         POINTLESS.encode(), None,
     ],
 )  # fmt: skip
-def test_a_file_that_holds_no_result_is_named_and_the_others_count(tmp_path, settle, content):
+def test_a_file_without_a_result_is_named_and_the_others_are_read(tmp_path, settle, content):
     (tmp_path / "bench").mkdir()
     (tmp_path / "bench" / "good.json").write_text(GOOD)
     bad = tmp_path / "bench" / "x.json"
@@ -245,7 +245,7 @@ def test_a_breakdown_has_a_line_for_every_part_and_the_step():
     assert "products" in breakdown_tables.table(breakdown()) and breakdown_tables.section([]) == ""
 
 
-def test_breakdowns_are_published_beside_the_cases_and_read_apart(tmp_path, settle):
+def test_breakdowns_are_published_beside_the_cases_and_read_separately(tmp_path, settle):
     write(tmp_path / "bench", result())
     write(tmp_path / "bench", breakdown())
     lines = list(csv.DictReader((tmp_path / "bench/mnist-breakdown.csv").read_text().splitlines()))

@@ -1,4 +1,4 @@
-"""The questions behind claims: which settings they have, and the effect in each."""
+"""Rules of claims: their settings, and the effect in each."""
 
 import math
 
@@ -40,7 +40,7 @@ SWEPT = {"benchmarks": [{"case": "mnist", "sweep": "k"}], "largest": 100}
 
 @pytest.fixture
 def evidence(record_of, runs_of, angles_of, settle):
-    """From columns of numbers by method, or by the words after it: what rules look at."""
+    """From columns of numbers by method, or by the words after it, as rules read them."""
 
     def evidence(benchmarks=(), angles=(), table=TABLE, **columns):
         records = [
@@ -75,14 +75,14 @@ def test_scores_are_compared_run_by_run_with_the_papers_difference_beside(eviden
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
-def test_where_nothing_was_dropped_equal_scores_are_no_evidence(share, evidence):
+def test_equal_scores_are_no_evidence_if_all_gradient_was_propagated(share, evidence):
     seen = evidence(test={"sbp": about(98.0), "msbp": about(98.0)})
     seen.sources.runs["dropped_norm"] = share
     (found,) = claim_rules.scores_of_rows({"tables": ["small"], "than": "sbp"}, seen)
     assert found.excluded == ("" if share else claim_rules.SAME)
 
 
-def test_shortened_training_is_shown_and_does_not_count(record_of, runs_of, settle):
+def test_shortened_training_is_shown_but_excluded_from_the_verdict(record_of, runs_of, settle):
     block = TABLE["blocks"][0] | {"overrides": ["trainer.epochs=2"]}
     table = TABLE | {"blocks": [block]}
     runs = [record_of(f"task=mnist trainer.epochs=2 method={m}", seed) for m in METHODS for seed in range(5)]
@@ -93,7 +93,7 @@ def test_shortened_training_is_shown_and_does_not_count(record_of, runs_of, sett
         assert found.n == 5 and found.excluded == claim_rules.SHORT
 
 
-def test_what_msbp_regains_is_a_share_of_what_sbp_loses(evidence):
+def test_the_regained_score_is_a_share_of_the_loss_of_sbp(evidence):
     seen = evidence(test={"baseline": about(98.0), "sbp": about(96.0), "msbp": about(97.5)})
     (found,) = claim_rules.regained({"tables": ["small"], "than": "sbp"}, seen)
     assert estimate(found) == pytest.approx(0.75) and found.paper == pytest.approx(1.5 / 1.9)
@@ -196,7 +196,7 @@ def measurements(method, k, degrees, task="mnist"):
 ANGLES = {"figures": ["angle"]}
 
 
-def test_angles_that_the_figure_does_not_show_decide_nothing(evidence):
+def test_angles_that_the_figure_does_not_show_do_not_affect_the_verdict(evidence):
     angles = [*measurements("sbp", 5, [60, 80, 81], "pos"), *measurements("msbp", 5, [60, 70, 72], "pos")]
     for rule in (claim_rules.angle_of_methods, claim_rules.angle_by_k, claim_rules.angle_gap):
         assert not [found for found in rule(ANGLES, evidence(angles=angles)) if found.n]
@@ -258,6 +258,16 @@ def test_slopes_are_of_log_times_of_the_whole_backward_pass(rule, sweep, evidenc
     assert earlier.n == 0 and earlier.command == f"python -m src.bench case=mnist sweep={sweep}"
 
 
+@pytest.mark.parametrize(("sweep", "value"), [("k", 5), ("gamma", 0.5), ("gamma", "half")])
+def test_points_that_do_not_differ_have_no_slope(sweep, value, evidence):
+    rows = [{"name": name, "k_per_layer": {"a": 5}, "bp_ms": 1.0} for name in ("dense", "sbp", "msbp")]
+    points = [{"value": value, "rows": rows}] * 6
+    bench = {"case": "mnist", "sweep": sweep, "points": points, "timing_rule": 2}
+    config = SWEPT | {"benchmarks": [{"case": "mnist", "sweep": sweep}]}
+    found = list(getattr(claim_rules, f"slope_by_{sweep}")(config, evidence([bench])))
+    assert found and all(each.effect is None and each.n < 2 for each in found)
+
+
 @pytest.mark.parametrize("sweep", ["k", "gamma"])
 def test_a_machine_that_slows_down_over_a_sweep_changes_no_slope(sweep, evidence):
     points = [
@@ -286,7 +296,7 @@ def test_a_machine_that_slows_down_over_a_sweep_changes_no_slope(sweep, evidence
         (claim_rules.slope_by_gamma, {}),
     ],
 )  # fmt: skip
-def test_without_measurements_a_setting_has_no_runs_but_a_command(rule, config, evidence):
+def test_a_setting_without_measurements_has_the_command_that_measures_it(rule, config, evidence):
     found = list(rule({"tables": ["small"], "grid": GRID, **SWEPT} | config, evidence()))
     assert found and all(each.n == 0 and each.command for each in found)
 

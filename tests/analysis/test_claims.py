@@ -58,5 +58,5 @@ def test_of_a_claim_that_is_judged_by_k_the_list_of_verdicts_counts_what_is_open
     assert short.endswith(f"; 2 others open: {AGAINST}; 1 other open; 3 others: too few runs")
 
 
-def test_one_run_that_is_missing_is_one_run():
+def test_one_missing_run_is_written_in_the_singular():
     assert "at most 4 of 5 runs, 1 more run per setting would decide it" in claim(setting(ABOVE[:4])).sentence

@@ -1,4 +1,4 @@
-"""The report and publishing as a user runs them; once in a process without torch, network and locale."""
+"""The report and publishing by their commands; once in a process without torch, network and locale."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def put(paths, settle, capsys):
 
 @pytest.fixture
 def leave(tmp_path, record_of):
-    """Leaves the record of a finished run of these overrides, which stand for its signature."""
+    """Write the record of a finished run with these overrides, which serve as its signature."""
 
     def leave(*overrides, **fields):
         record = record_of(**{"signature": " ".join(overrides)} | fields)
@@ -101,7 +101,7 @@ def test_a_table_needs_no_torch_no_network_and_no_locale(paths, leave, tmp_path)
 TRIAL = ["task=mnist", "method=msbp", "trainer.epochs=3", "method.r=0.01", "model.hidden=1000"]
 
 
-def test_without_a_choice_all_is_written_and_what_has_runs_is_printed(shown, leave, tmp_path):
+def test_without_a_choice_all_tables_are_written_and_those_with_runs_printed(shown, leave, tmp_path):
     cut = leave(*EXTREME, "method=baseline", seed=0)
     leave(*EXTREME, "method=baseline", seed=1)
     leave("task=mnist", "method=msbp", seed=1)
@@ -127,17 +127,17 @@ def test_a_chosen_table_shows_its_blocks_with_runs_and_how_to_run_the_others(sho
     assert f"\n{command} 'seed=range(0,5)' method=baseline\n" in out
 
 
-def test_runs_in_no_row_are_hinted_at_beside_a_choice(shown, leave):
+def test_a_chosen_table_mentions_runs_that_no_row_shows(shown, leave):
     leave(*TRIAL, config=settings(compose(TRIAL)))
     assert "1 other records are not part of this; python -m src.report has all" in shown("table=main")[0]
 
 
-def test_a_table_that_is_chosen_is_printed_without_any_run(shown):
+def test_a_chosen_table_is_printed_even_without_runs(shown):
     out, _ = shown("table=extreme")
     assert "3667.5 s" in out and "0 of 5¹" in out
 
 
-def test_what_is_published_is_shown_and_nothing_else(shown, put, leave, tmp_path):
+def test_only_published_records_are_shown_if_they_are_chosen(shown, put, leave, tmp_path):
     leave(*EXTREME, "method=baseline")
     message = put("table=extreme")
     assert "records.jsonl:\n  1 added, 0 replaced, 0 kept as they were\n" in message
@@ -169,7 +169,7 @@ def test_publishing_uncommitted_code_is_refused_with_the_reason(put, leave, tmp_
     assert not (tmp_path / "published").exists()
 
 
-def test_names_of_tables_lead_to_no_other_folder(tmp_path, settle):
+def test_a_table_name_cannot_refer_to_another_folder(tmp_path, settle):
     paths = [f"paths.outputs={tmp_path}/out", f"paths.published={tmp_path}/none"]
     report(compose(["table=main", "table.name=../../x", *paths], "report"), settle)
     assert {path.parent for path in tmp_path.rglob("*.*")} == {tmp_path / "out/report"}

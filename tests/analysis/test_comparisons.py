@@ -1,4 +1,4 @@
-"""Tables of differences to named rows, and the questions that they answer."""
+"""Tables of differences to named rows, and the hypotheses that they decide."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def test_differences_are_over_the_seeds_that_both_rows_have(filled):
     assert "+1.25 (-1.93 to +4.43)" in text and "0 of 6" in text
 
 
-def test_a_question_is_answered_by_five_seeds_with_an_interval_on_one_side(filled):
+def test_a_comparison_is_decided_by_five_seeds_and_an_interval_that_excludes_zero(filled):
     def answer(gains):
         sbp = dict.fromkeys(range(6), 96.0)
         result = filled(sbp=sbp, msbp={seed: 96 + gain for seed, gain in enumerate(gains)})
@@ -63,7 +63,7 @@ def test_a_question_is_answered_by_five_seeds_with_an_interval_on_one_side(fille
     assert answer([1.0, -1.1, 0.9, -1.2, 0.3]) == "open"
 
 
-def test_only_answered_questions_are_listed_with_their_differences(record_of, runs_of, settle):
+def test_only_decided_comparisons_are_listed_with_their_differences(record_of, runs_of, settle):
     def listed(n):
         runs = [record_of(f"task=mnist method={m}", seed, test=96.0 + (m == "msbp") + seed / 50)
                 for m in ("sbp", "msbp") for seed in range(n)]  # fmt: skip
@@ -74,7 +74,7 @@ def test_only_answered_questions_are_listed_with_their_differences(record_of, ru
     assert sentence.startswith("**Beyond the paper, yes**: MSBP scores higher. MNIST: MSBP minus SBP +1.00")
 
 
-def test_a_label_that_is_not_there_is_refused(record_of, runs_of, settle):
+def test_an_unknown_row_label_is_refused(record_of, runs_of, settle):
     config = CONFIG | {"against": ["SPB"]}
     with pytest.raises(ValueError, match="table mine has no single row 'SPB'"):
         document(config, Sources(runs_of([record_of("task=mnist method=sbp", 0)]), settle))

@@ -1,4 +1,4 @@
-"""Random changes to files of measurements: each is read, or named and left out, and the others count.
+"""Random changes to files of measurements: each is read, or named and left out, and the others are read.
 
 A sample runs with the suite; MSBP_MUTATIONS=2000 makes it more.
 """
@@ -14,14 +14,14 @@ import pytest
 from msbp.analysis import benchmarks, runs, theory
 from msbp.analysis.render import files
 from msbp.analysis.report import benchmark, document, other
-from msbp.analysis.settings import catalogue
+from msbp.analysis.settings import CLAIMS, catalogue
 from msbp.config import CONF, ROOT
 
 MUTATIONS = int(os.environ.get("MSBP_MUTATIONS", "60"))
 PUBLISHED = ROOT / "outputs/published"
 VALUES = (
-    *(None, True, 0, 5, -1, 2**70, 1e300, "", "x", "γ|`<b>", "\x00", "${nope:1}", "../../x"),
-    *([], [1], [[]], {}, {"a": 1}),
+    *(None, True, 0, 5, -1, 2**70, 10**400, 1e300, [], [1], [[]], {}, {"a": 1}),
+    *("", "x", "γ|`<b>", "\x00", "\ud800", "${nope:1}", "../../x"),
 )
 
 
@@ -31,22 +31,30 @@ def first(name: str) -> object:
 
 
 def stored() -> dict[str, object]:
-    """A file of each kind, as the entry points leave them, by path below the outputs folder."""
+    """A file of each kind, as the entry points write them, by path below the outputs folder."""
     results = json.loads((PUBLISHED / "bench.json").read_text(encoding="utf-8"))
-    kinds = {bool(result["sweep"]): result for result in results}
+    with open(PUBLISHED / "angles.jsonl", encoding="utf-8") as lines:
+        angle = next(each for each in map(json.loads, lines) if "departure" in each)
+    kinds = {(result["sweep"] is not None, "parts" in result): result for result in results}
     diverged = {"signature": "5e77e000", "seed": 3, "epoch": 1, "step": 2, "reason": "the loss is nan"}
     return {
         "runs/a/record.json": first("records.jsonl"),
-        "runs/a/angles.jsonl": first("angles.jsonl"),
+        "runs/a/angles.jsonl": angle,
         "runs/b/diverged.json": diverged,
-        "bench/case.json": kinds[False],
-        "bench/sweep.json": kinds[True],
+        "bench/case.json": kinds[False, False],
+        "bench/sweep.json": kinds[True, False],
+        "bench/breakdown.json": kinds[False, True],
         "theory.json": json.loads((PUBLISHED / "theory.json").read_text(encoding="utf-8")),
     }
 
 
 STORED = stored()
 EVERY = catalogue(Path(CONF))
+SHOWN = "theory", "bounds", "complexity", "departure", "angle", "bp_time", "tradeoff"
+CLAIMED = {  # by benchmarks and angles; without tables, whose rows take seconds to compose
+    name: EVERY[CLAIMS]["claims"][name] | {"tables": []}
+    for name in ("acceleration", "angle", "forward", "gamma_time", "overhead", "proportional")
+}
 
 
 def locations(tree: object, at: tuple = ()) -> Iterator[tuple]:
@@ -74,14 +82,17 @@ def altered(tree: object, random: Random) -> tuple[object, str]:
 
 
 def render(outputs: Path) -> runs.Sources:
-    """Make what reads all of a file of each kind."""
+    """Return the functions that read a file of each kind completely."""
     sources = runs.own(outputs, outputs / "published", lambda words: None)
     documents = other(sources.runs, [])
-    documents += [document(EVERY[name], sources) for name in ("theory", "bounds", "complexity", "departure")]
+    documents += [document(EVERY[name], sources) for name in SHOWN]
+    documents += [document(EVERY[CLAIMS] | {"claims": CLAIMED, "tables": {}}, sources)]
     for each in documents:
         if each.figure is None:
             files(each)
     benchmarks.markdown(sources.benchmarks)
+    for result in sources.breakdowns:
+        benchmark(result)
     for result in sources.benchmarks:
         benchmark(result)
         benchmarks.table(result)
@@ -92,7 +103,7 @@ def render(outputs: Path) -> runs.Sources:
 
 
 @pytest.mark.parametrize("name", STORED)
-def test_a_file_is_read_or_named_and_the_others_count(tmp_path, name):
+def test_a_damaged_file_is_named_and_the_others_are_read(tmp_path, name):
     for file, value in STORED.items():
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text(json.dumps(value), encoding="utf-8")

@@ -76,7 +76,7 @@ def test_measurements_stand_beside_theory_as_shares_of_the_dense_row(swept, sour
     assert sbp["mflop"] == 50 * 0.05 and msbp["theory"] > sbp["theory"]
 
 
-def test_what_was_not_measured_has_its_command(sources):
+def test_a_missing_measurement_has_its_command(sources):
     config = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10, **BY_K}
     shown = theory.complexity(config, sources())
     assert shown.empty and "\npython -m src.bench case=mnist sweep=k\n" in renderings(shown)["md"]
@@ -109,7 +109,7 @@ def test_angles_are_means_over_seeds_in_degrees(sources, record_of, runs_of, ang
     assert list(shown.angles.record) == angles and len(shown.used) == 1
 
 
-def test_an_empty_figure_is_not_drawn_but_says_what_to_run(sources):
+def test_an_empty_figure_is_replaced_by_the_commands_to_run(sources):
     shown = figures.bp_time({"name": "bp", "caption": "BP", **BY_K}, sources())
     assert files(shown).keys() == {"csv", "md", "tex"}
     assert "- `python -m src.bench case=mnist sweep=k`" in files(shown)["md"]
@@ -137,7 +137,7 @@ ODD = {  # what a user's matplotlibrc may set
 }  # fmt: skip
 
 
-def test_a_users_settings_of_matplotlib_change_no_byte_of_an_image(figure):
+def test_user_settings_of_matplotlib_do_not_change_an_image(figure):
     plain = images(figure)
     with matplotlib.rc_context(ODD):
         assert images(figure) == plain
@@ -163,7 +163,7 @@ PARTS = [part for count in range(len(ROWS)) for part in combinations(ROWS, count
 
 
 @pytest.mark.parametrize("part", PARTS, ids=" ".join)
-def test_of_a_partial_sweep_what_is_there_is_shown_and_the_rest_is_empty(swept, sources, part):
+def test_a_partial_sweep_shows_its_measured_points_and_empty_cells(swept, sources, part):
     config = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10, **BY_K}
     for point in swept["points"]:
         every = [row("torch", 500, 0.9) | {"k_per_layer": {}}, *point["rows"]]
@@ -215,7 +215,7 @@ def test_departures_are_drawn_of_weights_and_biases(sources, record_of, runs_of,
     assert weight.points.y.tolist() == [1.0, 1.0] and bias.points.y.tolist() == [0.1, 0.1]
 
 
-def test_a_figure_of_angles_says_where_msbps_are_larger(angles_of):
+def test_a_figure_of_angles_names_the_k_at_which_msbp_has_larger_ones(angles_of):
     def at(method, k, degrees, step=1):
         about = {"signature": f"{method} {k}", "seed": 0, "method": method}
         angle = {"total": math.radians(degrees), "hidden": math.radians(50)}

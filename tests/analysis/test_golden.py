@@ -1,4 +1,4 @@
-"""The paper's raw cells go in as runs; the tables that come out are kept in tests/golden."""
+"""Tables of runs with the paper's numbers, compared with those in tests/golden."""
 
 from pathlib import Path
 

@@ -56,7 +56,7 @@ def test_the_papers_values_are_held_against_the_right_critical_value(sources):
     assert "F(19, 19) = 2.168, where the paper prints 2.1" in shown.sheets[0].below[-1]
 
 
-def test_a_grid_of_ones_own_needs_no_cells_of_the_paper(sources):
+def test_a_users_grid_works_without_cells_of_the_paper(sources):
     for paper in ({}, {"paper": {20: [6.3]}}):
         shown = document({"name": "own", "caption": "", "grid": GRID, "_target_": T_TEST} | paper, sources)
         assert list(shown.numbers.paper.fillna(0)) == [0, 0, 6.3 if paper else 0, 0]
@@ -80,12 +80,12 @@ def test_deviation_is_that_of_the_runs(sources):
     assert shown.figure.series[0].points.y[0] == pytest.approx(np.std(SCORES["sbp"], ddof=1))
 
 
-def test_values_of_k_without_any_test_are_named_apart(sources):
+def test_values_of_k_without_a_test_are_listed_separately(sources):
     shown = grid.t_test(PAPER | {"name": "t_test", "grid": GRID}, sources)
     assert shown.blank == ["k = 20"] and [block.columns[0] for block in shown.filled.blocks] == ["k = 5"]
 
 
-def test_few_runs_give_no_nan(record_of, runs_of, settle):
+def test_too_few_runs_give_no_nan(record_of, runs_of, settle):
     for n in (2, 3):
         runs = [record_of(AT[name], seed, test=SCORES[name][seed]) for name in SCORES for seed in range(n)]
         for target in ("t_test", "f_test"):

@@ -18,7 +18,7 @@ def config(columns=("bp_s", "score"), seeds=2, **block):
 
 @pytest.fixture
 def lacking(runs_of, settle):
-    """The commands of what configs lack beside these records."""
+    """Return the commands of the runs that configs request and these records lack."""
 
     def lacking(*configs, records=(), where=()):
         return jobs(configs, Sources(runs_of(records), settle), where)
@@ -46,7 +46,7 @@ def test_a_command_has_the_shared_overrides_and_the_users_folders(lacking):
     assert job.data == ("task=mnist", "paths.outputs=/x y")
 
 
-def test_what_has_a_record_is_run_again_only_where_required_times_do_not_count(lacking, record_of):
+def test_a_recorded_run_is_repeated_only_if_its_times_are_required_and_not_comparable(lacking, record_of):
     records = [record_of(" ".join(BASE), 0), record_of(" ".join(MSBP), 0, times_comparable=False)]
     assert commands(lacking(config(seeds=1), records=records)) == ["task=mnist seed=0 method=msbp force=true"]
     assert lacking(config(columns=["score"], seeds=1), records=records) == []

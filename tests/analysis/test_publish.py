@@ -47,7 +47,7 @@ def test_only_what_the_table_uses_is_published(offer, lines, record_of):
     assert [run["signature"] for run in published(lines)] == [BASE, MSBP]
 
 
-def test_no_path_of_a_machine_is_published(offer, lines, record_of):
+def test_no_path_of_the_machine_is_published(offer, lines, record_of):
     offer([record_of(MSBP)])
     assert "/home" not in lines.read_text("utf-8")
     assert published(lines)[0]["config"] == {"task": {"name": "mnist"}, "method": {"name": "msbp"}}
@@ -119,7 +119,7 @@ def test_nothing_to_publish_is_an_error(offer):
         offer([])
 
 
-def test_a_damaged_line_is_not_dropped_in_silence(offer, lines, record_of):
+def test_a_damaged_line_is_an_error(offer, lines, record_of):
     lines.parent.mkdir()
     lines.write_text('{"signature": "5e\n', encoding="utf-8")
     with pytest.raises(ValueError, match=r"repair .*records.jsonl line 1"):
@@ -146,7 +146,7 @@ def test_the_readme_shows_the_published_table_between_its_markers(offer, lines, 
     assert {path.name for path in stale(texts)} == {"README.md", "small.md", "small.tex", "small.csv"}
 
 
-def test_rendering_what_is_shown_changes_nothing():
+def test_rendering_the_same_records_again_changes_nothing():
     once = shown_in("<!-- table: small -->\n<!-- end of table -->\n", "| {} |\n|---|\n".format)
     assert once == "<!-- table: small -->\n| small |\n|---|\n<!-- end of table -->\n"
     assert shown_in(once, "| {} |\n|---|\n".format) == once
@@ -174,7 +174,7 @@ def test_a_shown_table_that_does_not_exist_is_named(lines, tmp_path, settle):
         contents(lines.parent, tmp_path / "README.md", {"small": CONFIG}, settle)
 
 
-def test_a_table_that_was_published_once_is_kept_up_to_date(offer, lines, tmp_path, record_of, settle):
+def test_a_published_table_is_updated_with_its_records(offer, lines, tmp_path, record_of, settle):
     (tmp_path / "README.md").write_text("", encoding="utf-8")
     offer([record_of(MSBP)])
     configs = {name: CONFIG | {"name": name} for name in ("small", "never")}
@@ -210,7 +210,7 @@ def test_angles_are_published_with_their_runs_and_each_once(
     assert [run["signature"] for run in published(lines)] == [MSBP]
 
 
-def test_images_must_be_there_but_only_text_is_compared(lines, tmp_path, settle, angles):
+def test_images_must_exist_but_only_text_is_compared(lines, tmp_path, settle, angles):
     readme, folder = tmp_path / "README.md", lines.parent
     readme.write_text("<!-- table: angle -->\n<!-- end of table -->\n", encoding="utf-8")
     folder.mkdir()

@@ -38,13 +38,13 @@ def test_latex_shows_a_label_as_it_was_typed(table):
 
 
 @pytest.mark.parametrize("letter", list("&%$#_{}~^\\|<>[]*'`"))
-def test_no_letter_reaches_latex_as_markup(letter):
+def test_every_special_character_of_latex_is_escaped(letter):
     bare = letter.translate(LATEX)
     assert bare != letter
     assert bare.startswith(("\\", "{"))
 
 
-def test_letters_that_the_tables_use_survive_in_plain_ascii():
+def test_characters_of_the_tables_have_a_form_in_ascii():
     assert "γ × ± – ²".translate(LATEX) == r"$\gamma$ $\times$ $\pm$ -- \textsuperscript{2}"
 
 

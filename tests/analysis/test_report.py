@@ -67,7 +67,7 @@ def test_every_link_has_its_target_and_every_claim_its_verdict(text, conf):
     assert text.count('<span class="verdict') == 2 * len(conf[CLAIMS]["claims"])
 
 
-def test_the_summary_fits_a_terminal(documents):
+def test_the_summary_fits_the_width_of_a_terminal(documents):
     others = [f"mnist msbp method.gamma={i}: {'long ' * 30}" for i in range(40)]
     for more in ([], others[:3], others):
         lines = summary(ordered(documents.values()), more)
@@ -129,7 +129,7 @@ def test_numbers_agree_in_every_format(documents, text):
     assert drawn.numbers.estimate[1] == pytest.approx(float(cells[1].split()[0]), abs=0.005)
 
 
-def test_latex_has_no_letter_that_needs_another_engine(documents):
+def test_latex_is_ascii_so_that_any_engine_reads_it(documents):
     for name, drawn in documents.items():
         tex = renderings(drawn)["tex"]
         assert all(letter.isascii() for letter in re.sub("(?m)^% .*", "", tex)), name
@@ -173,7 +173,7 @@ def first_cells(text):
     return [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")]
 
 
-def test_a_tiny_sample_has_a_block_of_its_own_that_says_so(trial, runs_of):
+def test_a_tiny_sample_has_a_block_of_its_own_with_a_remark(trial, runs_of):
     runs = runs_of([trial("baseline"), trial("msbp", r=0.04, gamma=0.8), trial("msbp", 1, r=0.04, gamma=0.8)])
     text = text_of(runs)
     assert first_cells(text) == [
@@ -181,7 +181,7 @@ def test_a_tiny_sample_has_a_block_of_its_own_that_says_so(trial, runs_of):
     ]  # fmt: skip
 
 
-def test_rows_differ_in_what_they_are_called(trial, runs_of):
+def test_row_labels_are_distinct(trial, runs_of):
     kinds = [trial("msbp", r=0.04, gamma=0.8, memory=kind) for kind in ("shared", "per_slot")]
     assert first_cells(text_of(runs_of(kinds)))[2:] == [
         "msbp (r=0.04, γ=0.8, memory=per\\_slot)", "msbp (r=0.04, γ=0.8, memory=shared)",
@@ -189,7 +189,7 @@ def test_rows_differ_in_what_they_are_called(trial, runs_of):
 
 
 def test_titles_of_blocks_of_the_same_task_name_the_keys_that_differ(trial, runs_of):
-    runs = [trial("baseline", r=i) for i in range(3)]
+    runs = [trial("baseline", r=(i + 1) / 10) for i in range(3)]
     for run, (lr, size) in zip(runs, ((0.1, 16), (0.01, 16), (0.01, 32)), strict=True):
         run["config"] = run["config"] | {"optimizer": {"lr": lr}, "task": SHARED["task"] | {"size": size}}
     (drawn,) = other(runs_of(runs), [])
@@ -225,13 +225,18 @@ def test_runs_that_a_table_shows_are_not_listed_again(trial, runs_of):
     assert other(runs, other(runs, [])) == []
 
 
-ODD = (None, 5, -1.5, True, "", "x", [], [1], [[]], {}, {"a": 1}, {"a": {}}, {"a": {"entries": "x"}}, ...)
+ODD = (
+    *(None, 0, 5, -1, -1.5, 2**63, 10**40, 10**400, 1e15, 1e308, True, [], [1], [[]]),
+    *("", "x", "a|b", "\ud800", {"\ud800": 1}, {}, {"a": 1}, {"a": -1}, {"a": 10**40}, {"a": 10**400}),
+    *({"a": {}}, {"a": {"entries": "x"}}, ...),
+)
 BLEU = {"metric": "bleu", "metric_signature": "bleu tok|x; detok|y", "best_epoch": 1}
 
 
 def odd_records(record):
     """The record with one field at a time lacking or of an odd value, each with a seed of its own."""
     odd = [record | {key: value} for key in record if key != "seed" for value in ODD]
+    odd += [record | {"config": record["config"] | {"size": value}} for value in ODD]
     odd += [record | {"history": [{"epoch": 1, "test_bleu_detok": value}]} for value in ODD]
     odd += [record | {"config": record["config"] | {"paths": value}} for value in ODD]
     lacking = [{key: value for key, value in run.items() if value is not ...} for run in odd]
@@ -244,7 +249,7 @@ def nothing_composed(words):
     raise HydraException(str(words))
 
 
-def test_whatever_a_field_of_a_record_holds_the_record_is_shown_or_left_out(trial):
+def test_a_record_with_any_value_in_a_field_is_shown_or_left_out(trial):
     records = odd_records(trial("baseline") | BLEU)
     damaged = []
     texts = [(f"record {number}", json.dumps(record)) for number, record in enumerate(records)]
@@ -275,7 +280,7 @@ def test_a_forest_plot_is_an_image_that_names_its_estimates(documents):
     assert files(drawn, draw=False)["better_than_sbp.svg"] == drawn.forests[claim.name]
 
 
-def test_progress_is_a_line_a_tenth_without_a_terminal(capsys):
+def test_without_a_terminal_progress_is_a_line_for_each_tenth(capsys):
     assert list(tracked(range(20), "files")) == list(range(20))
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "files: 2 of 20" and lines[-1] == "files: 20 of 20" and len(lines) == 10

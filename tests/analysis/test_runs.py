@@ -42,15 +42,44 @@ def test_the_frame_has_fields_and_what_follows_from_them():
         lambda text: text.replace('"seed": 0', '"seed": true'),
         lambda text: text.replace('"commit"', '"comet"'),
         lambda text: text.replace('"resumed": false', '"disturbed": 5'),
+        lambda text: text.replace('"EPYC"', r'"x\ud800"'),
     ],
-    ids=["half", "empty", "list", "nan", "infinite", "text", "bool", "key", "disturbed"],
+    ids=["half", "empty", "list", "nan", "infinite", "text", "bool", "key", "disturbed", "half a letter"],
 )
-def test_a_damaged_record_is_named_once_and_the_others_count(tmp_path, record_of, caplog, cut):
+def test_a_damaged_record_is_named_once_and_the_others_are_read(tmp_path, record_of, caplog, cut):
     leave(tmp_path / "good", json.dumps(record_of(seed=1)))
     leave(tmp_path / "bad", cut(json.dumps(record_of(seed=0))))
     assert list(frame(tmp_path).seed) == [1]
     (warning,) = caplog.messages
     assert str(tmp_path / "bad" / "record.json") in warning
+
+
+NEVER = {  # numbers that no run can have
+    "seed": (-1, 2**63, 10**30), "r": (0, -1.0, 1.5), "gamma": (-0.1, 9.0), "hidden": (0, -5, 10**40),
+    "k_per_layer": ({"a": -1}, {"a": 10**40}), "bp_s": (-1.0, 1e308), "total_s": (-1.0, 1e15),
+    "timing_rule": (0,), "dev": (-5.0, 100.1), "test": (-5.0, 1e308), "test_last": (101,),
+    "best_epoch": (0, -3, 10**40), "steps": (0, -1), "threads": (0, -1, 10**40),
+    "history": ([{"test_bleu_tok": 1e308}], [{"loss": 10**400}]),
+    "dropped_fraction": ({"a": {"entries": 1.5, "squared_norm": 0.0}},),
+    "config": ({"method": {"name": "sbp", "r": 10**400}},),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("key", "value"), [(key, value) for key in NEVER for value in NEVER[key]], ids=ascii)
+def test_a_record_with_a_number_that_no_run_can_have_is_named_with_its_key(tmp_path, record_of, key, value):
+    leave(tmp_path / "bad", json.dumps(record_of(**{"seed": 0} | {key: value})))
+    damaged = []
+    assert read_runs(tmp_path, damaged).empty
+    (sentence,) = damaged
+    assert str(tmp_path / "bad" / "record.json") in sentence and key in sentence
+
+
+@pytest.mark.parametrize(("key", "value"), [("epoch", 10**40), ("epoch", 0), ("step", -1), ("seed", -7)])
+def test_a_diverged_run_with_such_a_number_is_named(tmp_path, key, value):
+    run = {"signature": "5e77e000", "seed": 3, "epoch": 1, "step": 2, "reason": "the loss is nan"}
+    (tmp_path / "diverged.json").write_text(json.dumps(run | {key: value}), encoding="utf-8")
+    sources = own(tmp_path, tmp_path / "published", lambda words: None)
+    assert sources.diverged.empty and f"diverged.json: {key}" in sources.damaged[0]
 
 
 def test_a_record_that_cannot_be_opened_is_named(tmp_path, caplog):
@@ -68,7 +97,7 @@ def test_diverged_runs_are_read_from_their_folders(tmp_path):
     assert [sentence for sentence in sources.damaged if "diverged.json" in sentence]
 
 
-def test_of_two_runs_with_one_seed_the_newer_counts(tmp_path, record_of):
+def test_the_newer_of_two_runs_with_equal_seeds_is_used(tmp_path, record_of):
     leave(tmp_path / "a", json.dumps(record_of(test=98.5, started_at="2025-02-02T00:00:00+00:00")))
     leave(tmp_path / "b", json.dumps(record_of(test=97.5, started_at="2025-02-01T00:00:00+00:00")))
     assert list(frame(tmp_path).test) == [98.5]
@@ -89,7 +118,7 @@ def test_a_damaged_published_line_is_named_by_its_number(tmp_path, record_of):
     assert "records.jsonl line 3" in damaged[0]
 
 
-def test_no_folder_and_no_file_are_no_runs(tmp_path):
+def test_a_missing_folder_or_file_gives_no_runs(tmp_path):
     assert frame(tmp_path / "none").empty and frame(tmp_path / "none.jsonl").empty
 
 
@@ -114,7 +143,7 @@ def test_own_and_published_angles_are_never_mixed(tmp_path, settle, monkeypatch)
     assert list(own(Path("."), kept, settle).angles.seed) == [0]
 
 
-def test_a_moment_counts_once_and_damage_is_named(tmp_path, settle):
+def test_a_measurement_is_counted_once_and_a_damaged_line_is_named(tmp_path, settle):
     text = line(step=4) + line(step=0) + line(step=4) + '{"config": {"sig\n'
     (tmp_path / "angles.jsonl").write_text(text)
     measured = published(tmp_path, settle)
@@ -122,12 +151,12 @@ def test_a_moment_counts_once_and_damage_is_named(tmp_path, settle):
     assert measured.damaged[0].startswith(f"{tmp_path / 'angles.jsonl'} line 4: no angle")
 
 
-def test_nothing_measured_is_no_error(tmp_path, settle):
+def test_no_measurements_are_no_error(tmp_path, settle):
     measured = own(tmp_path, tmp_path / "published", settle)
     assert measured.runs.empty and not measured.benchmarks and measured.angles.empty
 
 
-def test_whatever_a_line_of_angles_lacks_it_is_named_and_the_others_count(tmp_path, settle):
+def test_an_incomplete_line_of_angles_is_named_and_the_others_are_read(tmp_path, settle):
     whole = json.loads(line())
     bad = [{key: value for key, value in whole.items() if key != without} for without in whole]
     bad += [whole | {key: odd} for key in whole for odd in (None, [], {}, "x")]

@@ -26,7 +26,7 @@ def sources(runs_of, settle):
     return lambda *records, **more: Sources(runs_of(records), settle, **more)
 
 
-def test_a_row_tells_its_overrides_and_which_seeds_are_there(sources, record_of):
+def test_a_row_has_its_overrides_and_its_recorded_seeds(sources, record_of):
     base, msbp = coverage(table(), sources(record_of("task=mnist method=msbp", 1)))
     assert base.row.overrides == ("task=mnist", "method=baseline") and base.missing == (0, 1, 2)
     assert (msbp.present, msbp.missing, msbp.row.timed) == ((1,), (0, 2), 3)
@@ -80,7 +80,7 @@ def test_a_figure_of_angles_requires_runs_with_angles(sources, record_of, angles
     assert row.present == (2,)
 
 
-def test_a_benchmark_is_there_or_has_a_command(sources):
+def test_a_missing_benchmark_has_a_command(sources):
     config = {"benchmarks": [{"case": "mnist", "sweep": "k"}, {"case": "mnist", "sweep": "hidden"}]}
     by_k, by_hidden = measurements(config, sources(benchmarks=[{"case": "mnist", "sweep": "k"}]))
     assert by_k.present and not by_hidden.present
@@ -124,7 +124,7 @@ def test_a_damaged_store_of_settings_is_replaced(tmp_path, damage):
     assert SettingStore(path, tmp_path).settings == {}
 
 
-def test_a_folder_that_takes_no_file_is_no_error(tmp_path):
+def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
     (tmp_path / "file").write_text("")
     store = SettingStore(tmp_path / "file" / "kept", tmp_path)
     store.add(("task=a",), Setting("1234"))

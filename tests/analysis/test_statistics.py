@@ -26,7 +26,7 @@ MSBP = [98.0, 98.1, 97.9, 98.2, 98.0, 97.8]
 
 
 @pytest.mark.parametrize(("test", "equal_var"), [(pooled_t, True), (welch_t, False)])
-def test_t_is_scipys_one_sided_one(test, equal_var):
+def test_the_t_test_is_scipys_one_sided_test(test, equal_var):
     result = test(SBP, MSBP)
     expected = stats.ttest_ind(MSBP, SBP, equal_var=equal_var, alternative="greater")
     assert (result.value, result.p) == pytest.approx((expected.statistic, expected.pvalue))
@@ -59,7 +59,7 @@ def test_critical_values_follow_n_and_the_papers_f_is_too_small():
     assert pooled_t(SBP, MSBP).critical == pytest.approx(critical_t(10)) == pytest.approx(1.812, abs=5e-4)
 
 
-def test_holm_raises_p_by_how_many_are_left_and_never_falls():
+def test_holms_adjusted_p_values_are_multiplied_by_the_remaining_tests_and_never_decrease():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.9, 0.8]) == [1, 1] and holm([]) == []
 
@@ -75,7 +75,7 @@ def test_an_effect_size_is_in_pooled_deviations_corrected_for_few_runs():
     assert effect_size(SBP, MSBP) == pytest.approx((np.mean(MSBP) - np.mean(SBP)) / pooled * (1 - 3 / 39))
 
 
-def test_intervals_are_scipys():
+def test_confidence_intervals_equal_scipys():
     low, high = stats.t.interval(0.95, 5, np.mean(SBP), stats.sem(SBP))
     assert (mean_interval(SBP).low, mean_interval(SBP).high) == pytest.approx((low, high))
     gap = difference(SBP, MSBP)
@@ -95,7 +95,7 @@ def test_the_ratio_of_deviations_has_the_interval_of_f():
     assert spread_ratio(SBP, [98.0, 98.0]) is spread_ratio([98.0], MSBP) is None
 
 
-def test_the_log_of_a_deviation_is_unbiased_with_the_variance_that_it_has():
+def test_the_estimate_of_a_log_deviation_is_unbiased_and_its_variance_is_right():
     random = np.random.default_rng(0)
     result = [log_sd([random.normal(0, 3, 6)]) for _ in range(2000)]
     estimates = [each.estimate for each in result]
@@ -110,3 +110,24 @@ def test_the_jackknife_of_a_mean_is_the_runs_themselves():
 def test_a_power_law_has_its_exponent_as_slope():
     result = log_slope(np.log([1, 2, 4, 8]), [3, 12, 48, 192])
     assert (result.estimate, result.variance) == pytest.approx((2, 0))
+
+
+@pytest.mark.parametrize(("test", "equal_var"), [(pooled_t, True), (welch_t, False)])
+def test_a_side_without_spread_has_a_t_and_no_warning(test, equal_var):
+    equal = [97.0] * 6
+    result = test(equal, MSBP)
+    sides = (np.mean(MSBP), np.std(MSBP, ddof=1), 6), (97.0, 0.0, 6)
+    expected = stats.ttest_ind_from_stats(*sides[0], *sides[1], equal_var, alternative="greater")
+    assert (result.value, result.p) == pytest.approx((expected.statistic, expected.pvalue))
+    gap, half = difference(equal, MSBP), mean_interval(MSBP)
+    assert gap.high - gap.low == pytest.approx(half.high - half.low)
+
+
+def test_gains_that_hardly_differ_have_a_paired_t_and_no_warning():
+    gains = np.array([0.1, 0.1, 0.1, 0.1 + 1e-8])
+    result = paired_t(np.zeros(4), gains)
+    assert result.value == pytest.approx(gains.mean() / gains.std(ddof=1) * 2) and result.p < 1e-6
+
+
+def test_samples_without_runs_say_nothing_of_a_deviation():
+    assert log_sd([[], SBP]) == log_sd([SBP]) and np.isnan(log_sd([[], []]).estimate)

@@ -1,3 +1,4 @@
+import shlex
 from pathlib import Path
 
 import pytest
@@ -6,7 +7,7 @@ from omegaconf.errors import OmegaConfBaseException
 from msbp.analysis.render import markdown, renderings
 from msbp.analysis.runs import Sources
 from msbp.analysis.settings import command, settings_from
-from msbp.analysis.table_text import document_of
+from msbp.analysis.table_text import document_of, signed
 from msbp.analysis.tables import fill
 from msbp.config import CONF, compose
 from msbp.record import signature
@@ -75,9 +76,22 @@ def test_a_block_whose_task_does_not_exist_yet_still_renders(runs_of):
 
 
 def test_commands_are_quoted_for_the_shell():
-    assert command(["task=mnist"], ["method=msbp", "method.layers=[a,b]"], 3) == (
+    assert command(["task=mnist"], ["method=msbp", "method.layers=[a,b]"], range(3)) == (
         "python -m src.train -m task=mnist 'seed=range(0,3)' method=msbp 'method.layers=[a,b]'"
     )
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words"),
+    [
+        ((), "range(0,4)"), ((0, 2), "range(0,4)"), ((4, 5), "range(0,6)"),
+        ((5,), "0,1,2,3,5"), ((123456789, 2), "0,1,2,3,123456789"),
+    ],
+)  # fmt: skip
+def test_a_command_names_the_seeds_of_its_row_and_no_others(seeds, words, record_of, runs_of, settle):
+    runs = runs_of([record_of(BASE, seed) | {"started_at": "2025"} for seed in seeds])
+    line = shlex.split(fill(CONFIG | {"seeds": 4}, Sources(runs, settle)).rows.command[0])
+    assert [word for word in line if word.startswith("seed=")] == [f"seed={words}"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +115,7 @@ def test_a_key_that_does_not_exist_is_refused_as_a_run_would():
         settings_from(Path(CONF), compose)(("task=mnist", "method=msbp", "method.gama=0.5"))
 
 
-def test_a_ratio_to_no_time_is_a_dash(record_of, runs_of, settle):
+def test_a_ratio_to_a_time_of_zero_is_a_dash(record_of, runs_of, settle):
     nothing = {"bp_s": 0.0, "update_s": 0.0, "total_s": 0.0}
     table = fill(CONFIG, Sources(runs_of([record_of(BASE), record_of(MSBP, **nothing)]), settle))
     assert rows(markdown(document_of(table).sheets[0]))[1][1:3] == ["0.000 (–)", "0.000 (–)"]
@@ -112,3 +126,9 @@ def test_runs_on_another_device_than_the_cpu_are_named(record_of, runs_of, settl
     records = [record_of(BASE), record_of(MSBP, device="H100"), record_of(MSBP, 1)]
     assert "- Device of MNIST: H100: 1 of 3 runs." in text_of(runs_of(records), settle)
     assert "Device" not in text_of(runs_of(records[::2]), settle)
+
+
+def test_a_difference_is_rounded_alike_however_it_was_summed():
+    halves = [0.105, 98.305 - 98.2, 0.3 - 0.195, sum([0.021] * 5), 0.105 - 1e-15, 0.105 + 1e-15]
+    assert len({signed(half) for half in halves}) == 1
+    assert signed(-0.001) == "+0.00"

@@ -56,7 +56,7 @@ def test_published_translations_give_the_same_bootstrap_as_the_runs(run, tmp_pat
         paired_bootstrap(files, 50)
 
 
-def test_bleu_counts_as_in_the_record(run):
+def test_resampled_bleu_follows_case_as_in_the_record(run):
     capitals = [line.upper() for line in REFERENCE]
     cased = RULE.replace("case:lc", "case:mixed")
     assert paired_bootstrap([run("a", 0.0, reference=capitals)] * 2, 10)[0].bleu == pytest.approx(100)
@@ -72,7 +72,7 @@ def test_runs_that_cannot_be_paired_are_refused(run):
         paired_bootstrap(folders)
 
 
-def test_a_text_that_was_cut_is_refused(run):
+def test_a_truncated_text_is_refused(run):
     folder = run("a", 0.1)
     (folder / "hypotheses.txt").write_text("x\n")
     with pytest.raises(ValueError, match=r"not as many lines as the references"):
@@ -115,7 +115,7 @@ def sources(tmp_path, record_of, settle):
     return Sources(read_runs(tmp_path, []), settle)
 
 
-def test_the_other_bleu_is_that_of_the_epoch_of_the_score(sources):
+def test_both_bleu_scores_are_of_the_same_epoch(sources):
     shown = table_text.document(CONFIG, sources)
     (block,) = shown.sheets[0].blocks
     assert list(block.columns[:-1]) == [

@@ -58,11 +58,11 @@ def word(*settings, region=HIGHER):
         "one",
     ],
 )
-def test_the_word_follows_the_interval_the_margin_and_the_papers_effect(values, paper, expected):
+def test_the_verdict_follows_from_interval_margin_and_the_papers_effect(values, paper, expected):
     assert word(setting(values, paper=paper)) == expected
 
 
-def test_an_effect_that_is_excluded_is_shown_and_does_not_count():
+def test_an_excluded_effect_is_shown_and_does_not_affect_the_verdict():
     assert word(setting([0.3, 0.4, 0.5, 0.4, 0.3], excluded="nothing was dropped")) == Word.OPEN
 
 
@@ -87,7 +87,7 @@ def test_settings_that_share_runs_are_no_more_evidence_than_one():
     assert apart.effect.variance == pytest.approx(once.effect.variance / 4)
 
 
-def test_an_open_family_says_how_many_more_runs_would_decide():
+def test_an_open_family_has_the_number_of_runs_that_would_decide_it():
     verdict = judge([setting([0.5, -0.1, 0.2, 0.4, -0.3])], HIGHER)
     (family,) = verdict.families
     more = verdict.more(family)
@@ -101,7 +101,7 @@ def test_an_open_family_says_how_many_more_runs_would_decide():
     assert never.more(never.families[0]) is None
 
 
-def test_holm_makes_several_families_pay_for_their_number():
+def test_holms_correction_accounts_for_the_number_of_families():
     values = [0.15, 0.5, 0.35, 0.05, 0.4]
     assert word(setting(values)) == Word.REPRODUCED
     zeros = [setting([-0.5, 0.5, 0.3, -0.2, 0.1], f"family {i}") for i in range(3)]
@@ -254,7 +254,7 @@ def test_overhead_is_decided_as_often_as_it_should_be(overhead, expected):
     assert share_of([judge([each], region).word for each in ratios], expected) >= 0.8
 
 
-def test_at_the_edge_of_what_does_not_matter_overhead_is_hardly_ever_decided():
+def test_an_overhead_at_the_margin_is_hardly_ever_decided():
     random, region = np.random.default_rng(0), region_of(CLAIMS["overhead"])
     times = (
         10 * TIMES

@@ -1,4 +1,4 @@
-"""Comparison rows compute what the layers that they are compared with compute."""
+"""Comparison rows give the gradients of the layers that they are compared with."""
 
 import torch
 

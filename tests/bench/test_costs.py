@@ -24,7 +24,7 @@ def test_arithmetic_of_a_dense_backward_pass():
     assert flops.at(0.5) == pytest.approx(flops.backward * (1 - flops.hidden_share / 2))
 
 
-def test_counting_leaves_the_model_and_the_random_state():
+def test_counting_does_not_change_the_model_and_the_random_state():
     plain, state = model("torch"), torch.get_rng_state()
     plain.steps(1)
     backward_flops(plain.run.task, plain.run.model, plain.examples)
@@ -66,7 +66,7 @@ def test_only_a_layer_of_its_own_has_an_output_share():
     assert output_share(plain) is None
 
 
-def test_the_peak_is_what_was_needed_at_once():
+def test_the_peak_is_the_memory_held_at_the_same_time():
     def work():
         for _ in range(3):
             torch.ones(8 << 20)  # 32 MiB

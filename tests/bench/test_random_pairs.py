@@ -22,7 +22,7 @@ def options(case):
     return BenchOptions.of(compose([f"case={case}"], config="bench"))
 
 
-def test_pairs_are_what_a_translator_learns_from():
+def test_random_pairs_are_batches_of_the_translation_task():
     for source, lengths, given, labels in batches(0):
         assert source.shape == (16, int(lengths.max())) and given.shape == labels.shape
         assert 4 <= source[source != 0].min() and source.max() < 300 and labels.max() < 200
@@ -38,7 +38,7 @@ def test_pairs_depend_on_the_seed_alone():
     assert any(a.shape != b.shape for a, b in zip(one[0], other[0], strict=True))
 
 
-def test_frequent_words_are_frequent():
+def test_word_frequencies_fall_with_the_rank():
     counts = torch.cat([source.flatten() for source, *_ in batches(0)]).bincount()
     assert counts[4] > 5 * counts[40] > 0
 

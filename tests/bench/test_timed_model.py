@@ -1,4 +1,4 @@
-"""A timed model is the trainer's own run, undisturbed by the models beside it, and fair to all."""
+"""A timed model trains as the trainer's own run does, independently of the models timed in turn with it."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_batches_never_end():
     assert len(short.steps(epoch + 3).seconds) == epoch + 3 and short.run.state.epoch == 1
 
 
-def test_every_step_knows_the_shapes_of_its_batch():
+def test_every_step_has_the_shapes_of_its_batch():
     sevens = OPTIONS.model_copy(update={"overrides": [*OPTIONS.overrides, "task.batch_size=7"]})
     short = model("torch", options=sevens)
     epoch = [tuple(part.shape for part in batch) for batch in short.run.batches()]
@@ -50,7 +50,7 @@ def test_every_step_knows_the_shapes_of_its_batch():
     }
 
 
-def test_turns_are_kept_without_their_first_steps():
+def test_the_first_steps_of_a_turn_are_not_measured():
     class Counted:
         name, count = "counted", 0
 

@@ -1,4 +1,4 @@
-"""Random sequences of steps and of what people do to parameters, optimizer state and memories between them.
+"""Random sequences of steps, and changes of parameters, optimizer state and memories between them.
 
 `python -m tests.boundary.fuzz FIRST COUNT` runs the sequences of these seeds in one process and prints each
 seed before it runs, so that a crash names its seed, and a line of figures at the end. A sequence trains a
@@ -180,7 +180,7 @@ def cast(dtype: torch.dtype) -> Callable[[Side, int], None]:
 
 
 def through(dtype: torch.dtype) -> Callable[[Side, int], None]:
-    """There and back."""
+    """Cast to another type and back."""
     return lambda side, number: side.model.to(dtype).float() and None
 
 
@@ -258,7 +258,7 @@ ACTIONS: dict[str, Callable[[Side, int], None]] = {
 
 
 class Different(Exception):
-    """Silently wrong numbers."""
+    """Numbers that are wrong without an error."""
 
 
 def close(name: str, a: Tensor, b: Tensor, relative: float) -> None:
@@ -286,7 +286,7 @@ def step(side: Side, entry: str, data: list[tuple[Tensor, Tensor]]) -> None:
 
 
 def run(seed: int) -> str:
-    """Return how the sequence of a seed ended: "equal" or with an error; Different if wrong."""
+    """Return the outcome of the sequence of a seed: "equal" or with an error; Different if wrong."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
     kind, (ours, theirs, options) = rng.choice(list(KINDS)), rng.choice(list(OPTIMIZERS.values()))

@@ -17,7 +17,7 @@ B, i, n, c, V, T = 8, 6, 12, 3, 20, 5
 
 
 class Linear(nn.Module):
-    """Layers that are attributes, with the forward pass that their author wrote."""
+    """Layers that are attributes, with a forward pass of their own."""
 
     def __init__(self):
         super().__init__()

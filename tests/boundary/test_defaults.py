@@ -34,7 +34,7 @@ each_default = pytest.mark.parametrize("change", DEFAULTS.values(), ids=DEFAULTS
 @each_default
 @each_entry
 @each_kind
-def test_a_step_is_the_same_whatever_torchs_defaults_are(kind, entry, change):
+def test_a_step_does_not_depend_on_torchs_defaults(kind, entry, change):
     """Of a model from before the change, with memory, by our optimizer, and by kernels built anew."""
     x, y = batch(kind)
     models = [install(build(kind), kind, r=0.25, gamma=0.8) for _ in range(2)]
@@ -59,7 +59,7 @@ def test_a_step_is_the_same_whatever_torchs_defaults_are(kind, entry, change):
 
 @each_default
 @each_kind
-def test_a_model_is_converted_as_ever_whatever_torchs_defaults_are(kind, change):
+def test_conversion_does_not_depend_on_torchs_defaults(kind, change):
     model = build(kind)
     change()
     install(model, kind, r=0.25, gamma=0.8)
@@ -105,7 +105,7 @@ def test_a_model_built_on_meta_starts_with_an_empty_memory(kind, fill):
     assert_close(held, expected, 1e-6)
 
 
-def test_a_model_that_is_still_on_meta_has_no_gradients_and_no_crash():
+def test_a_model_on_the_meta_device_raises_torchs_error():
     with torch.device("meta"):
         model = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 3))
         x, y = torch.randn(4, 6), torch.zeros(4, dtype=torch.long)

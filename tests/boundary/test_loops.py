@@ -1,4 +1,4 @@
-"""Training loops as others write them: scaling, hooks, accumulation, kept losses, evaluation, copies."""
+"""Common training loops: scaling, hooks, accumulation, kept losses, evaluation, copies."""
 
 import copy
 import gc
@@ -38,7 +38,7 @@ def held(model):
 
 @each_loss
 @each_kind
-def test_hooks_on_gradient_accumulators_run_once_the_gradient_is_there(kind, loss_of):
+def test_hooks_on_gradient_accumulators_run_after_the_gradient_is_accumulated(kind, loss_of):
     model = install(build(kind), kind, r=0.25, gamma=0.8)
     fired, nodes = {}, []
     for name, p in model.named_parameters():
@@ -89,7 +89,7 @@ def test_a_scaler_skips_a_step_whose_gradient_is_infinite(kind, entry):
 
 @pytest.fixture
 def only_new_objects():
-    """The collector leaves alone what there is before the test, which is most of the time that it takes."""
+    """Exclude earlier objects from garbage collection, which takes most of its time for them."""
     gc.freeze()
     yield
     gc.unfreeze()
@@ -119,7 +119,7 @@ def repeated(step, times):
 @pytest.mark.usefixtures("only_new_objects")
 @each_loss
 @each_kind
-def test_gradients_that_nobody_consumes_do_not_pile_up(kind, loss_of):
+def test_gradients_that_no_optimizer_uses_need_bounded_memory(kind, loss_of):
     """An optimizer of the output layer alone."""
     model = install(build(kind), kind, r=0.25, gamma=0.8)
     head = list(model.children())[-1]
@@ -138,7 +138,7 @@ def test_gradients_that_nobody_consumes_do_not_pile_up(kind, loss_of):
 @pytest.mark.usefixtures("only_new_objects")
 @each_entry
 @each_kind
-def test_losses_that_are_kept_cost_their_number_alone(kind, entry):
+def test_stored_losses_hold_no_memory_of_the_network(kind, entry):
     model = install(build(kind), kind, r=0.25, gamma=0.8)
     x, y = batch(kind)
 
@@ -230,7 +230,7 @@ def test_an_input_changed_in_place_after_the_forward_pass_is_reported_as_by_torc
 
 
 @each_kind
-def test_functional_calls_give_their_gradients_to_what_they_were_given(kind):
+def test_functional_calls_give_gradients_to_the_tensors_they_were_passed(kind):
     model, plain = pair(kind)
     x, y = batch(kind)
     result = []
@@ -267,7 +267,7 @@ def test_a_shared_model_learns_in_another_process(kind):
 
 @each_loss
 @each_kind
-def test_evaluation_mode_has_exact_gradients_and_moves_no_memory(kind, loss_of):
+def test_evaluation_mode_has_exact_gradients_and_does_not_change_the_memory(kind, loss_of):
     model = install(build(kind), kind, r=0.1, gamma=0.8)
     plain = build(kind)
     x, y = batch(kind)
@@ -286,7 +286,7 @@ def test_evaluation_mode_has_exact_gradients_and_moves_no_memory(kind, loss_of):
 
 @each_entry
 @each_kind
-def test_reset_parameters_starts_a_fold_like_the_first(kind, entry):
+def test_reset_parameters_clears_the_memory_for_a_new_fold(kind, entry):
     model = install(build(kind), kind, r=0.1, gamma=0.8)
     x, y = batch(kind)
     folds = []
@@ -362,7 +362,7 @@ def test_a_converted_model_is_exported_as_the_plain_one(kind, how):
 @each_install
 @each_kind
 def test_gradients_are_cast_and_moved_with_their_module(kind, how, dtype):
-    """And go on adding up after it."""
+    """Gradients also accumulate after it."""
     model, plain = pair(kind, how)
     x, y = batch(kind)
     for network in (model, plain):
@@ -379,7 +379,7 @@ def test_gradients_are_cast_and_moved_with_their_module(kind, how, dtype):
 
 @pytest.mark.parametrize("make", [optim.Adam, torch.optim.Adam], ids=["msbp", "torch"])
 @each_kind
-def test_a_gradient_whose_data_is_assigned_counts_as_assigned(kind, make):
+def test_assigning_the_data_of_a_gradient_replaces_it(kind, make):
     model, plain = pair(kind)
     x, y = batch(kind)
     for network, optimizer in ((model, make), (plain, torch.optim.Adam)):

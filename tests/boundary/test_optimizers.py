@@ -42,14 +42,14 @@ RUNS = [
 
 
 def make(name, way, model):
-    """Muon takes matrices alone, and has one way to do it."""
+    """Muon takes matrices alone, and has one implementation."""
     parameters = [p for p in model.parameters() if name != "Muon" or p.dim() == 2]
     return getattr(torch.optim, name)(parameters, lr=0.01, **({} if name == "Muon" else WAYS[way]))
 
 
 @pytest.mark.parametrize(("name", "way"), RUNS, ids=map("-".join, RUNS))
 @pytest.mark.parametrize("r", [0.1, 1.0])
-def test_torchs_optimizers_do_with_rows_what_they_do_with_the_dense_gradients(name, way, r):
+def test_torchs_optimizers_make_equal_updates_from_row_sparse_and_dense_gradients(name, way, r):
     """Bit for bit; at r = 1 the plain network has the same gradients but for rounding."""
     model, plain = pair("chain")
     install(model := copy.deepcopy(plain), "chain", r=r)

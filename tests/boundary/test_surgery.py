@@ -48,7 +48,7 @@ def learn(net, optimizer, *ids):
 
 
 def operate(net, optimizer, change, names):
-    """Replace the table and the named state by what change makes of them."""
+    """Replace the table and the named state by the results of `change`."""
     old = net[0].weight
     state = optimizer.state.pop(old)
     new = nn.Parameter(change(old.detach()))
@@ -78,7 +78,7 @@ def trained(kind, change, names, settle):
     [(True, ("exp_avg", "exp_avg_sq")), (False, ("exp_avg", "exp_avg_sq", "last_step"))],
     ids=["settled", "with its row ages"],
 )
-def test_rows_of_a_parameter_and_its_whole_state_come_and_go_as_with_torch(change, settle, names):
+def test_adding_and_removing_rows_of_a_parameter_and_its_state_works_as_with_torch(change, settle, names):
     ours, theirs = (trained(kind, change, names, settle) for kind in ADAMS)
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
@@ -120,7 +120,7 @@ def test_state_that_is_changed_while_rows_are_behind_is_refused(write):
 
 @pytest.mark.parametrize("kind", ["exp_avg", "exp_avg_sq"])
 @pytest.mark.parametrize("value", [0.0, 0.5])
-def test_after_settling_state_may_be_written(kind, value):
+def test_state_may_be_written_after_settle(kind, value):
     tables = []
     for name in ADAMS:
         net, optimizer = table_and_optimizer(name)
@@ -313,7 +313,7 @@ def test_a_weight_of_another_type_is_one_error(kind):
 
 
 @each_kind
-def test_an_input_that_is_swapped_between_the_passes_is_noticed_or_harmless(kind):
+def test_an_input_replaced_between_the_passes_is_detected_or_has_no_effect(kind):
     model, plain = pair(kind)
     x, y = batch(kind)
     losses = [nn.functional.cross_entropy(network(x), y) for network in (model, plain)]
@@ -331,7 +331,7 @@ OPTIONS = {"max_norm": 0.5, "scale_grad_by_freq": True}
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_an_embedding_heeds_an_option_that_is_set_after_the_conversion(option):
+def test_an_embedding_follows_an_option_that_is_set_after_the_conversion(option):
     model, plain = pair("Embedding")
     for network in (model, plain):
         setattr(network.table, option, OPTIONS[option])
@@ -343,7 +343,7 @@ def test_an_embedding_heeds_an_option_that_is_set_after_the_conversion(option):
 
 
 @pytest.mark.parametrize(("kind", "size"), [("Conv1d", (2,)), ("Conv2d", (3, 2)), ("Conv2d", (1, 3))])
-def test_a_window_is_as_large_as_the_weight_that_a_convolution_has_by_now(kind, size):
+def test_a_convolutions_window_has_the_size_of_its_current_weight(kind, size):
     model, plain = pair(kind)
     weight = torch.randn(n, model.hidden.in_channels, *size)
     for network in (model, plain):

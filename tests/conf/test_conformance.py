@@ -69,7 +69,7 @@ def test_a_task_runs_with_a_method_and_leaves_a_valid_record(task, method, tmp_p
         ("mnist", "method=adaptive"),
     ],
 )
-def test_a_run_stopped_within_an_epoch_goes_on_to_the_same_weights(task, method, tmp_path, monkeypatch):
+def test_a_run_stopped_within_an_epoch_resumes_to_the_same_weights(task, method, tmp_path, monkeypatch):
     requested = [f"task={task}", *([method] if method else []), "trainer.epochs=2", "trainer.save_every=1"]
     requested += ["paths.offline=true"]
     count, left = State.count, [1000]
@@ -123,7 +123,7 @@ def test_a_model_file_gives_its_name_and_width(model):
 @pytest.mark.parametrize(
     "path", sorted(Path(CONF).rglob("*.yaml")), ids=lambda path: str(path.relative_to(CONF))
 )
-def test_a_file_says_first_what_it_is(path):
+def test_a_file_begins_with_a_comment_that_describes_it(path):
     lines = path.read_text(encoding="utf-8").splitlines()
     first = next(line for line in lines if not line.startswith("# @package"))
     assert first.startswith("# ") and len(first) > 10

@@ -1,4 +1,4 @@
-"""Every file of conf/table, conf/figure and conf/claim composes and says what it labels."""
+"""Every file of conf/table, conf/figure and conf/claim composes and matches its labels."""
 
 import re
 from fractions import Fraction
@@ -26,7 +26,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("name", [*TABLES, *FIGURES])
-def test_a_file_is_named_as_what_it_makes(name):
+def test_a_files_name_is_that_of_its_table_figure_or_claim(name):
     config = (TABLES | FIGURES)[name]
     assert config["name"] == name and config["caption"]
     assert callable(get_method(config.get("_target_", ROW_TABLE)))
@@ -42,7 +42,7 @@ def test_a_table_shows_known_columns(name):
 
 
 @pytest.mark.parametrize(("block", "row"), ROWS)
-def test_a_label_tells_what_is_run(block, row):
+def test_a_rows_label_states_the_method_and_settings_that_it_runs(block, row):
     setting = settle(row.overrides)
     exists = (Path(CONF) / "task" / f"{block['task']}.yaml").is_file()
     assert (setting is not None) == exists
@@ -53,7 +53,7 @@ def test_a_label_tells_what_is_run(block, row):
 
 
 @pytest.mark.parametrize("name", LISTED)
-def test_no_two_rows_of_a_block_ask_for_the_same_runs(name):
+def test_no_two_rows_of_a_block_have_the_same_runs(name):
     for block in LISTED[name]["blocks"]:
         settings = [settle(row.overrides) for row in rows_of(LISTED[name] | {"blocks": [block]})]
         signatures = [setting.signature for setting in settings if setting]
@@ -76,7 +76,7 @@ def test_the_grid_has_the_papers_cells_and_shares_runs_with_its_tables():
 
 
 @pytest.mark.parametrize("name", CLAIMS)
-def test_a_claim_quotes_the_paper_and_names_what_decides_it(name):
+def test_a_claim_quotes_the_paper_and_names_its_rule(name):
     config = CLAIMS[name]
     assert all(config[key] for key in ("title", "quote", "where", "effect", "reason"))
     assert config["unit"] in UNITS and {"low", "high"} & config.keys() and config["margin"] >= 0

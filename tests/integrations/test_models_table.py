@@ -1,4 +1,4 @@
-"""The table of measured models: rendered from a published file, which the method card shows."""
+"""The table of measured models: rendered from a published file into the method card."""
 
 import re
 

@@ -41,7 +41,7 @@ def test_without_r_the_layers_keep_their_k():
     assert (model[0].k, model[2].k, model[0].enabled) == (7, 3, True)
 
 
-def test_logged_are_k_and_the_unpropagated_share():
+def test_k_and_the_unpropagated_share_are_logged():
     schedule, model, logged = SparseSchedule(dense_steps=2, log_every=2), network(), []
     for number in range(5):
         schedule.before_step(model, number)

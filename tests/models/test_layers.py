@@ -7,7 +7,7 @@ from msbp.models.layers import word_embedding
 
 
 @pytest.mark.parametrize("kind", ["static", "non_static"])
-def test_the_width_of_given_vectors_counts_and_another_is_refused(kind):
+def test_the_width_of_given_vectors_is_used_and_another_is_refused(kind):
     vectors = torch.ones(3, 5)
     for width in (5, 100):  # 100 is the default
         assert word_embedding(kind, 3, width, vectors).embedding_dim == 5

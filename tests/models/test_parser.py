@@ -1,4 +1,4 @@
-"""The parser network: sizes, what is hidden, and a loss among legal transitions only."""
+"""The parser network: sizes, hidden layers, and a loss over the legal transitions alone."""
 
 import pytest
 import torch

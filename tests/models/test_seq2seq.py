@@ -1,4 +1,4 @@
-"""The translation model: padding has no part in it, decoding is what training sees, and the methods on it."""
+"""The translation model: padding has no effect, decoding agrees with training, and every method trains it."""
 
 import copy
 
@@ -49,7 +49,7 @@ def test_a_sentences_loss_does_not_depend_on_the_padding_its_neighbours_bring(at
     torch.testing.assert_close(model.loss(*wider), mean)
 
 
-def test_what_lies_under_the_padding_is_not_read():
+def test_tokens_at_padding_positions_are_not_read():
     model = network()
     model.loss(*BATCH).backward()
     target = gradients(model)
@@ -61,7 +61,7 @@ def test_what_lies_under_the_padding_is_not_read():
 
 @each_kind
 @each_direction
-def test_decoding_step_by_step_is_what_training_sees(attention, directions):
+def test_decoding_step_by_step_gives_the_logits_of_training(attention, directions):
     model = network(attention=attention, directions=directions).eval()
     state, right = model.encode(SOURCE, LENGTHS), []
     for given, target in zip(GIVEN.T, TARGET.T, strict=True):
@@ -71,7 +71,7 @@ def test_decoding_step_by_step_is_what_training_sees(attention, directions):
 
 
 @pytest.mark.parametrize("index", [[2, 0, 1], [1, 1], [0, 0, 1, 1, 2, 2], [0, 1, 2]])
-def test_selected_rows_go_on_as_the_rows_they_were(index):
+def test_selected_rows_of_a_state_continue_their_sentences(index):
     model = network().eval()
     _, state = model.step(GIVEN[:, 0], model.encode(SOURCE, LENGTHS))
     every, _ = model.step(TARGET[:, 0], state)
@@ -79,7 +79,7 @@ def test_selected_rows_go_on_as_the_rows_they_were(index):
     torch.testing.assert_close(some, every[index])
 
 
-def test_rows_selected_twice_keep_to_their_sentences():
+def test_rows_selected_twice_continue_the_same_sentence():
     model = network().eval()
     state = model.encode(SOURCE, LENGTHS).select(torch.tensor([0, 0, 2, 2]))
     same = state.select(torch.tensor([1, 0, 3, 3]))
@@ -138,15 +138,15 @@ def test_a_tied_output_layer_has_the_gradient_of_both_uses():
     torch.testing.assert_close(tied.output.weight.grad, both)
 
 
-def test_smoothed_labels_are_for_training():
+def test_labels_are_smoothed_in_training_only():
     model = network(label_smoothing=0.1)
     smoothed, plain = model.train().loss(*BATCH), network().loss(*BATCH)
     assert smoothed > plain
     torch.testing.assert_close(model.eval().loss(*BATCH), plain)
 
 
-def test_a_tiny_language_is_learnt_by_heart():
-    """To say a sentence backwards, in words of the other language."""
+def test_a_tiny_language_is_memorized():
+    """The task of reversing a sentence, in words of the other language."""
     random, B = torch.Generator().manual_seed(1), 40
     lengths = torch.randint(2, 5, (B,), generator=random)
     source, target = torch.zeros(B, 4, dtype=torch.long), torch.zeros(B, 5, dtype=torch.long)

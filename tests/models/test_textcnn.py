@@ -24,7 +24,7 @@ def network(**settings) -> TextCNN:
 @pytest.mark.parametrize(
     ("embedding", "trained"), [("random", True), ("static", False), ("non_static", True)]
 )
-def test_each_kind_of_embedding_starts_and_moves_as_it_says(embedding, trained):
+def test_each_kind_of_embedding_is_initialized_and_trained_as_documented(embedding, trained):
     model = network(embedding=embedding)
     weight = model.embedding.weight
     assert torch.equal(weight, VECTORS) == (embedding != "random")
@@ -49,7 +49,7 @@ def test_an_embedding_by_word_vectors_is_refused_without_any():
     TextCNN(11, 2, None, embedding="random", width=5)(WORDS, OFFSETS)
 
 
-def test_features_of_a_sentence_do_not_depend_on_its_company():
+def test_features_of_a_sentence_do_not_depend_on_the_rest_of_the_batch():
     model = network().eval()
     together = model(WORDS, OFFSETS)
     for i, (a, b) in enumerate([(0, 1), (1, 5), (5, 9)]):

@@ -1,4 +1,4 @@
-"""Transformer: sentences do not see one another or their padding, and methods get the layers they should."""
+"""Transformer: sentences are independent of one another and of padding; the layers that methods get."""
 
 import pytest
 import torch

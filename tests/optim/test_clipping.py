@@ -11,7 +11,7 @@ from .twins import Twins, batch, each_optimizer, network, run
 
 @each_optimizer
 @pytest.mark.parametrize("max_norm", [0.05, 1e6])
-def test_clipping_by_norm_ours_and_torchs(ours, theirs, max_norm):
+def test_clipping_by_norm_gives_the_update_of_torchs_clipping(ours, theirs, max_norm):
     def clip(twins, step):
         clip = (optim.clip_grad_norm_, nn.utils.clip_grad_norm_)[step % 2]
         actual = clip(twins.model.parameters(), max_norm)
@@ -23,7 +23,7 @@ def test_clipping_by_norm_ours_and_torchs(ours, theirs, max_norm):
 
 @each_optimizer
 @pytest.mark.parametrize("largest", [0.002, 1e6])
-def test_clipping_by_value_ours_and_torchs(ours, theirs, largest):
+def test_clipping_by_value_gives_the_update_of_torchs_clipping(ours, theirs, largest):
     def clip(twins, step):
         (optim.clip_grad_value_, nn.utils.clip_grad_value_)[step % 2](twins.model.parameters(), largest)
         nn.utils.clip_grad_value_(twins.dense, largest)
@@ -48,7 +48,7 @@ def test_clipping_by_norm_leaves_the_gradients_that_torchs_would(ours, theirs):
 
 
 @each_optimizer
-def test_accumulated_gradients_with_clipping_and_reading_in_between(ours, theirs):
+def test_accumulated_gradients_may_be_clipped_and_read_in_between(ours, theirs):
     def meddle(twins, step):
         if step % 3 == 0:
             assert twins.model[0].weight.grad.isfinite().all()

@@ -1,4 +1,4 @@
-"""An optimizer follows what people do to its parameters and its state between steps."""
+"""Changes of parameters and optimizer state between steps."""
 
 import copy
 
@@ -50,7 +50,7 @@ NOTHING_CHANGES = [swap_data, swap_state, load_weights, load_state, replace_grou
 
 @each_optimizer
 @pytest.mark.parametrize("meddle", NOTHING_CHANGES, ids=lambda f: f.__name__)
-def test_equal_tensors_in_other_storage_make_no_difference(ours, theirs, meddle):
+def test_replacing_tensors_by_equal_ones_does_not_change_training(ours, theirs, meddle):
     model = network(r=1 / 64)
     twin = copy.deepcopy(model)
     optimizers = ours(model.parameters()), ours(twin.parameters())
@@ -64,7 +64,7 @@ def test_equal_tensors_in_other_storage_make_no_difference(ours, theirs, meddle)
 
 
 @each_optimizer
-def test_a_network_and_its_optimizer_copied_together_go_on_alike_and_apart(ours, theirs):
+def test_a_network_copied_with_its_optimizer_trains_equally_and_independently(ours, theirs):
     model = network(r=1 / 64)
     optimizer = ours(model.parameters())
     for _ in range(3):
@@ -80,7 +80,7 @@ def test_a_network_and_its_optimizer_copied_together_go_on_alike_and_apart(ours,
 
 
 @each_optimizer
-def test_a_state_that_is_thrown_away_starts_anew(ours, theirs):
+def test_an_optimizer_whose_state_is_cleared_starts_anew(ours, theirs):
     twins = Twins(network(r=1 / 64), ours, theirs)
 
     def forget(twins, count):
@@ -92,7 +92,7 @@ def test_a_state_that_is_thrown_away_starts_anew(ours, theirs):
 
 
 @each_optimizer
-def test_weights_set_from_outside_are_updated_where_they_are(ours, theirs):
+def test_weights_assigned_by_the_user_are_updated_in_place(ours, theirs):
     twins = Twins(network(r=1 / 64), ours, theirs)
 
     def average(twins, count):
@@ -121,7 +121,7 @@ CONSTANTS = {
 
 
 @pytest.mark.parametrize("constants", CONSTANTS.values(), ids=CONSTANTS)
-def test_adam_with_constants_that_nobody_should_choose(constants):
+def test_adam_with_extreme_constants_equals_torchs(constants):
     twins = Twins(
         network(r=1 / 64), lambda p: optim.Adam(p, **constants), lambda p: torch.optim.Adam(p, **constants)
     )
@@ -143,7 +143,7 @@ def test_constants_may_change_between_steps(ours, theirs):
 
 
 @each_optimizer
-def test_a_schedule_that_cycles_the_momentum(ours, theirs):
+def test_a_schedule_may_cycle_the_momentum(ours, theirs):
     twins = Twins(network(r=1 / 64), ours, theirs)
     momentum = twins.theirs.defaults.get("momentum") != 0  # plain SGD has none to cycle
     cycles = [
@@ -159,7 +159,7 @@ def test_a_schedule_that_cycles_the_momentum(ours, theirs):
     assert run(twins, 50, between=advance) <= 5e-6
 
 
-def test_no_row_is_left_behind_while_the_betas_change():
+def test_rows_without_gradient_follow_changing_betas():
     model = network(r=1 / 64)
     optimizer = optim.AdamW(model.parameters())
     group, behind = optimizer.param_groups[0], []

@@ -1,4 +1,4 @@
-"""The optimizer beside its update: state, resuming, closures, checks."""
+"""State of the optimizer, resuming, closures and checks."""
 
 import copy
 import inspect
@@ -32,7 +32,7 @@ def through_a_file(state):
 @each_optimizer
 @pytest.mark.parametrize("r", [1 / 64, 0.2, 1.0])
 def test_a_run_resumes_bit_for_bit(ours, theirs, r):
-    """Whole, interrupted and looked at half-way: three ways to the same weights."""
+    """Without interruption, interrupted, and with the state read half-way: equal weights."""
     start, batches = network(r), [batch() for _ in range(40)]
     whole, halves, resumed = (copy.deepcopy(start) for _ in range(3))
     train(whole, ours(whole.parameters()), batches)
@@ -81,7 +81,7 @@ def test_torchs_optimizer_and_ours_go_on_with_each_others_state(ours, theirs):
 
 
 @each_optimizer
-def test_momentum_may_begin_after_a_state_was_taken_over(ours, theirs):
+def test_momentum_may_be_set_after_a_state_is_loaded(ours, theirs):
     model = network()
     train(model, theirs(model.parameters()), [batch()])
     source, optimizer = torch.optim.SGD(model.parameters(), 0.1), optim.SGD(model.parameters(), 0.1)
@@ -94,7 +94,7 @@ def test_momentum_may_begin_after_a_state_was_taken_over(ours, theirs):
 
 @each_optimizer
 @pytest.mark.parametrize("option", ["capturable", "differentiable"])
-def test_an_option_that_no_step_here_has_is_refused(ours, theirs, option):
+def test_an_option_of_torch_that_is_not_supported_is_refused(ours, theirs, option):
     model = network()
     optimizer = ours(model.parameters())
     before = optimizer.state_dict()
@@ -115,8 +115,8 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("what", FOREIGN)
-def test_a_state_of_torchs_optimizer_brings_its_options_along(what):
-    """As torch's own Adam takes them over; AdamW decouples the decay of any state."""
+def test_loading_a_state_of_torchs_optimizer_sets_its_options(what):
+    """As torch's own Adam loads them; AdamW decouples the decay of any state."""
     source = network()
     train(source, theirs := FOREIGN[what](source.parameters()), [batch()])
     state, data = theirs.state_dict(), [batch() for _ in range(5)]
@@ -151,7 +151,7 @@ def test_a_closure_is_called_with_gradients_on(ours, theirs):
 
 
 @each_optimizer
-def test_zeroed_gradients_are_gone_whichever_way(ours, theirs):
+def test_after_zero_grad_a_step_changes_nothing(ours, theirs):
     for to_none in (True, False):
         model = network()
         optimizer = ours(model.parameters())
@@ -217,7 +217,7 @@ def test_wrong_constants_are_refused():
 
 
 @each_optimizer
-def test_in_place_weight_checks_of_autograd_notice_a_step(ours, theirs):
+def test_autograd_detects_a_step_between_forward_and_backward_pass(ours, theirs):
     model = network()
     optimizer = ours(model.parameters())
     cross_entropy(model(batch()[0]), batch()[1]).backward()

@@ -9,7 +9,7 @@ from .twins import B, Twins, batch, each_optimizer, network, run, widths
 
 
 @each_optimizer
-def test_six_hundred_steps_on_factored_gradients_are_torchs(ours, theirs):
+def test_six_hundred_steps_on_factored_gradients_equal_torchs(ours, theirs):
     assert run(Twins(network(), ours, theirs), 600) <= 5e-6
 
 
@@ -25,17 +25,17 @@ KINDS = {
 
 @each_optimizer
 @pytest.mark.parametrize("choices", KINDS.values(), ids=KINDS)
-def test_every_kind_of_gradient_is_taken(ours, theirs, choices):
+def test_every_kind_of_gradient_is_accepted(ours, theirs, choices):
     assert run(Twins(network(**choices), ours, theirs), 40) <= 2e-6
 
 
 @each_optimizer
-def test_float64_is_exact(ours, theirs):
+def test_float64_updates_equal_torchs(ours, theirs):
     assert run(Twins(network(dtype=torch.float64), ours, theirs), 60) <= 1e-12
 
 
 @each_optimizer
-def test_accumulated_gradients(ours, theirs):
+def test_accumulated_gradients_give_torchs_updates(ours, theirs):
     assert run(Twins(network(), ours, theirs), 40, passes=3) <= 5e-6
 
 
@@ -50,7 +50,7 @@ def test_dense_and_factored_steps_may_alternate(ours, theirs):
 
 
 @each_optimizer
-def test_scaled_losses(ours, theirs):
+def test_scaled_losses_give_torchs_updates(ours, theirs):
     twins = Twins(network(), ours, theirs)
     for step in range(20):
         twins.backward(*batch(), times=0.5 if step % 2 else 1.0)
@@ -60,7 +60,7 @@ def test_scaled_losses(ours, theirs):
 
 
 @each_optimizer
-def test_rows_that_no_gradient_ever_touched_are_torchs_bit_for_bit(ours, theirs):
+def test_rows_that_never_had_a_gradient_equal_torchs_bit_for_bit(ours, theirs):
     model = network(r=1 / 64, gamma=0.0, install=None)
     before, touched = model[0].weight.detach().clone(), torch.zeros(64, dtype=torch.bool)
     twins = Twins(model, ours, theirs)
@@ -78,7 +78,7 @@ def test_rows_that_no_gradient_ever_touched_are_torchs_bit_for_bit(ours, theirs)
 
 
 @each_optimizer
-def test_rows_touched_once_go_on_moving_as_torchs_do(ours, theirs):
+def test_rows_with_few_gradients_keep_moving_as_torchs_do(ours, theirs):
     twins = Twins(network(r=1 / 64, gamma=0.0), ours, theirs)
     zero = torch.zeros(B, widths[0]), torch.zeros(B, dtype=torch.long)
     for step in range(60):
@@ -100,7 +100,7 @@ def test_steps_without_a_gradient_change_nothing(ours, theirs):
 
 
 @each_optimizer
-def test_a_learning_rate_that_changes_and_a_group_that_joins(ours, theirs):
+def test_the_learning_rate_may_change_and_a_group_may_be_added(ours, theirs):
     twins = Twins(network(), lambda p: ours(list(p)[:2]), lambda p: theirs(p[:2]))
     for optimizer, parameters in ((twins.ours, list(twins.model.parameters())), (twins.theirs, twins.dense)):
         optimizer.add_param_group({"params": parameters[2:], "lr": 1e-3})
@@ -135,7 +135,7 @@ def test_torchs_own_optimizers_see_dense_gradients(other):
 
 
 @each_optimizer
-def test_an_input_changed_between_backward_and_step_is_harmless_or_an_error(ours, theirs):
+def test_an_input_changed_between_backward_and_step_has_no_effect_or_is_an_error(ours, theirs):
     twins = Twins(network(), ours, theirs)
     x, y = batch()
     twins.backward(x, y)

@@ -1,4 +1,4 @@
-"""Networks as people write them: what convert replaces in each, for r = 1/4, and the width of their input."""
+"""Networks in common styles: the layers that convert replaces in each, for r = 1/4, and the input width."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from .problems import mlp
 
 
 class Branches(nn.Module):
-    """Plain attributes, a Sequential inside another and a ModuleList, with the forward its author wrote."""
+    """Plain attributes, a Sequential inside another and a ModuleList, with a forward pass of its own."""
 
     def __init__(self):
         super().__init__()

@@ -70,7 +70,7 @@ class Oracle:
 
     @property
     def remainders(self) -> dict[str, float]:
-        """The scale of each memory: it is what is left of larger numbers, sometimes their rounding alone."""
+        """The scale of each memory: a difference of larger numbers, sometimes their rounding alone."""
         return {name: unit.gamma * unit.carried.abs().max().item() for name, unit in self.hidden}
 
     @property

@@ -1,4 +1,4 @@
-"""A plain network and its twin that keeps every entry, so that the plain one says what is right.
+"""A plain network and its twin that keeps every entry, so that the plain one gives the expected numbers.
 
 Letters: B batch, i in_features, n out_features, c classes.
 """

@@ -1,4 +1,4 @@
-"""Small networks, the ways through them, and what to read off them.
+"""Small networks, their paths, and the tensors to compare.
 
 Letters: B batch, i in_features, n out_features, c classes, k kept.
 """
@@ -75,8 +75,11 @@ def assert_close(
 
 
 class Probe:
-    """A network laid bare: its input and its output weight are identities, so the gradient of the hidden
-    weight is g transposed, and ∂ℓ/∂z is what the test hands in. `opened`: every ReLU lets it through."""
+    """A network with observable gradients.
+
+    Its input and its output weight are identities, so the gradient of the hidden weight is g transposed, and
+    ∂ℓ/∂z is the argument of `backward`. `opened`: every ReLU propagates it.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""NaN and Inf in a gradient: handed on as torch hands it on, while no memory moves and no step counts.
+"""NaN and Inf in a gradient: propagated as by torch, with memories unchanged and the step skipped.
 
 Letters: B batch, i in_features, n out_features, c classes.
 """
@@ -42,7 +42,9 @@ def assert_same_numbers(ours, theirs):
 @each_dtype
 @pytest.mark.parametrize("choices", CHOICES, ids=str)
 @pytest.mark.parametrize("bad", BAD)
-def test_a_bad_number_goes_through_whole_and_leaves_no_trace(backward, dtype, choices, bad):
+def test_a_gradient_that_is_not_finite_is_propagated_whole_and_leaves_the_memory_unchanged(
+    backward, dtype, choices, bad
+):
     plain = mlp(i, n, n, c, dtype=dtype)
     model, spared = copy.deepcopy(plain), copy.deepcopy(plain)
     for network in (model, spared):
@@ -68,7 +70,7 @@ def test_a_bad_number_goes_through_whole_and_leaves_no_trace(backward, dtype, ch
 @each_dtype
 @pytest.mark.parametrize("gamma", [0.0, 0.8])
 @pytest.mark.parametrize("bad", BAD[:2])
-def test_one_bad_entry_of_the_gradient_is_enough(dtype, gamma, bad):
+def test_one_entry_that_is_not_finite_suffices_for_a_dense_pass(dtype, gamma, bad):
     for row, column in ((0, 0), (B - 1, c - 1), (3, 1)):
         plain = mlp(i, n, n, c, dtype=dtype)
         model = copy.deepcopy(plain)
@@ -82,7 +84,7 @@ def test_one_bad_entry_of_the_gradient_is_enough(dtype, gamma, bad):
 
 
 @each_dtype
-def test_a_gradient_that_overflows_halfway_down_moves_no_memory(dtype):
+def test_a_gradient_that_overflows_in_a_lower_layer_changes_no_memory(dtype):
     model = converted(dtype)
     largest = torch.finfo(dtype).max
     with torch.no_grad():
@@ -116,7 +118,7 @@ def test_a_scaler_of_mixed_precision_skips_the_step_and_halves_its_scale(criteri
 
 @pytest.mark.parametrize("bad", BAD[:2])
 @each_dtype
-def test_lstms_and_convolutions_hand_it_on_too(dtype, bad):
+def test_lstms_and_convolutions_propagate_gradients_that_are_not_finite(dtype, bad):
     layers = {
         "lstm": (nn.LSTM(9, 16, bidirectional=True), torch.randn(4, 3, 9)),
         "conv1d": (nn.Conv1d(4, 6, 3), torch.randn(2, 4, 9)),

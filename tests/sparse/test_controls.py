@@ -1,4 +1,4 @@
-"""Controls of the gradient memory: what each keeps of m and what it destroys.
+"""Controls of the gradient memory: the properties of m that each keeps or destroys.
 
 Letters: B batch, n out_features, k kept.
 """
@@ -19,7 +19,7 @@ B, n, k, gamma = 6, 40, 7, 0.8
 each_control = pytest.mark.parametrize("control", MEMORY_CONTROLS)
 
 
-def test_a_permutation_keeps_the_norm_and_the_histogram_and_is_fresh_each_time():
+def test_permuted_memory_keeps_norm_and_histogram_and_is_drawn_anew_each_time():
     m, control = torch.randn(2, 50), Permuted("a layer")
     first, second = control.stored(m), control.stored(m)
     for stored in (first, second):
@@ -98,7 +98,7 @@ def test_a_control_draws_from_a_generator_of_its_own(control):
 
 
 @pytest.mark.parametrize("control", ["permuted", "noise"])
-def test_a_saved_state_goes_on_to_the_same_memory(control):
+def test_a_restored_state_gives_the_same_memory(control):
     model, (x, y) = converted(gamma=gamma, memory_control=control), batch()
 
     def step(network):

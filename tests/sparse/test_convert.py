@@ -1,4 +1,4 @@
-"""Conversion: which layers are replaced, what stays the same, and what is refused."""
+"""Conversion: replaced layers, unchanged parameters, and refusals."""
 
 import copy
 from contextlib import nullcontext
@@ -39,7 +39,7 @@ def test_parameters_stay_the_same_objects(build, replaced, width, install):
 
 
 @each_model
-def test_weights_load_both_ways(build, replaced, width):
+def test_weights_load_into_converted_and_plain_models(build, replaced, width):
     plain, model = build(), build()
     convert(model, r=0.25)
     x = torch.randn(B, width)
@@ -76,7 +76,7 @@ def test_a_full_ratio_leaves_forward_and_gradients_as_they_were(build, replaced,
 
 
 @each_model
-def test_every_model_learns(build, replaced, width):
+def test_every_converted_model_learns(build, replaced, width):
     model = build()
     convert(model, r=0.25, gamma=0.8)
     optimizer = torch.optim.Adam(model.parameters(), 0.03)
@@ -90,7 +90,7 @@ def test_every_model_learns(build, replaced, width):
     assert losses[-1] < 0.7 * losses[0]
 
 
-def test_a_layer_used_twice_keeps_one_memory_that_moves_twice():
+def test_a_layer_used_twice_updates_its_one_memory_twice():
     model = Shared().double()
     convert(model, r=0.25, gamma=0.8)
     weight, bias, m = model.step.weight.detach(), model.step.bias.detach(), {}
@@ -109,7 +109,7 @@ def test_a_layer_used_twice_keeps_one_memory_that_moves_twice():
 
 
 @each_dtype
-def test_a_layer_built_by_hand_is_a_converted_one(dtype):
+def test_a_sparse_layer_built_directly_equals_a_converted_one(dtype):
     converted = mlp(6, 20, 3, dtype=dtype)
     convert(converted, r=0.25, gamma=0.5, memory="per_slot", bias="full")
     layer = SparseLinear(6, 20, k=5, gamma=0.5, memory="per_slot", bias_gradient="full").to(dtype)
@@ -256,7 +256,7 @@ def test_the_gamma_that_is_set_is_the_one_of_an_lstm_by_kernel_and_in_torch():
 
 @pytest.mark.parametrize("second", [convert, fuse])
 @pytest.mark.parametrize("first", [convert, fuse])
-def test_a_model_is_converted_once(first, second):
+def test_converting_a_model_again_is_refused(first, second):
     model = mlp(4, 20, 3)
     first(model)
     with pytest.raises(ValueError, match="already"):

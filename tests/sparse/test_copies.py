@@ -47,7 +47,7 @@ def saved(model) -> bytes:
 @each_dtype
 @pytest.mark.parametrize("choices", [{}, {"memory": "per_slot"}, {"gamma": 0.0}], ids=str)
 @pytest.mark.parametrize("how", COPIES)
-def test_a_copy_goes_on_as_the_original_would_and_leaves_it_alone(how, choices, dtype, backward):
+def test_a_copy_continues_as_the_original_and_does_not_change_it(how, choices, dtype, backward):
     model = converted(dtype, p=0.3, **choices)
     first, second = batch(dtype), batch(dtype)
     backward(model, *first)
@@ -96,7 +96,7 @@ def test_the_memory_follows_the_network_to_another_dtype(backward, memory):
     assert {held.m.device.type for held in memories(model.to("meta")).values()} == {"meta"}
 
 
-def test_the_memory_is_not_in_the_state_dict_and_is_restored_by_itself():
+def test_the_memory_is_not_in_the_state_dict_and_is_restored_separately():
     model, twin = converted(), converted()
     twin.load_state_dict(model.state_dict())
     ENTRIES["autograd"](model, *batch())

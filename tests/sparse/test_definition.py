@@ -1,4 +1,4 @@
-"""The paper's definitions of sparsifier and memory, read off the layer itself.
+"""The paper's definitions of sparsifier and memory, checked on a layer.
 
 Letters: B batch, n out_features, k kept.
 """
@@ -21,7 +21,7 @@ COMBINATIONS = [(memory, "per_example") for memory in MEMORIES] + [
 
 
 @pytest.mark.parametrize("selection", ["per_example", "unified"])
-def test_nothing_is_lost_per_slot(selection):
+def test_kept_part_and_memory_sum_to_the_gradient_per_slot(selection):
     probe = Probe(B, n, k, gamma, opened=False, memory="per_slot", selection=selection)
     before = torch.zeros(B, n, dtype=torch.float64)
     for _ in range(5):
@@ -31,7 +31,7 @@ def test_nothing_is_lost_per_slot(selection):
 
 
 @pytest.mark.parametrize("selection", ["per_example", "unified"])
-def test_nothing_is_lost_over_a_batch_that_shares_its_memory(selection):
+def test_kept_part_and_memory_sum_to_the_gradient_of_a_batch_with_shared_memory(selection):
     probe = Probe(B, n, k, gamma, opened=False, memory="shared", selection=selection)
     before = torch.zeros(1, n, dtype=torch.float64)
     for rows in (B, B, 2, B, 1):
@@ -41,7 +41,7 @@ def test_nothing_is_lost_over_a_batch_that_shares_its_memory(selection):
         before = probe.m
 
 
-def test_nothing_is_lost_when_the_memory_passes_from_example_to_example():
+def test_kept_part_and_memory_sum_to_the_gradient_with_sequential_memory():
     probe = Probe(B, n, k, gamma, opened=False, memory="sequential")
     m = torch.zeros(n, dtype=torch.float64)
     for _ in range(5):
@@ -100,7 +100,7 @@ def test_a_zero_gradient_leaves_a_zero_memory(memory, selection, dtype):
 
 
 @each_memory
-def test_memory_is_paid_out_when_no_gradient_comes(memory):
+def test_memory_is_propagated_when_the_gradient_is_zero(memory):
     """1·k entries a step leave the memory of one example until nothing is left."""
     probe = Probe(1, n, k, gamma, memory=memory, skip_zero_rows=False)
     probe.backward(torch.randn(1, n, dtype=torch.float64))
@@ -118,7 +118,7 @@ vectors = st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=80)
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(vectors, st.data())
-def test_the_kept_part_is_at_most_arccos_sqrt_r_away(v, data):
+def test_the_angle_of_the_kept_part_is_at_most_arccos_sqrt_r(v, data):
     """Appendix B.3: cos∠(top_k(v), v) ≥ √(k/n)."""
     v = torch.tensor(v, dtype=torch.float64)
     kept = data.draw(st.integers(1, len(v)))

@@ -1,4 +1,4 @@
-"""A batch without examples goes through each layer as through torch's: empty output, gradients of zero."""
+"""A batch without examples passes through each layer as through torch's: empty output, gradients of zero."""
 
 import contextlib
 import copy
@@ -45,7 +45,7 @@ def sparse(model):
 @each_dtype
 @pytest.mark.parametrize("install", [sparse, fuse])
 @pytest.mark.parametrize("way", [contextlib.nullcontext, plain_torch], ids=["by kernel", "in plain torch"])
-def test_an_empty_batch_gives_what_torch_gives(build, shape, dtype, install, way):
+def test_an_empty_batch_gives_torchs_outputs_and_gradients(build, shape, dtype, install, way):
     plain = build().to(dtype)
     model = copy.deepcopy(plain)
     install(model)

@@ -85,7 +85,7 @@ def test_joblib_workers_train_as_their_parent_does():
     assert joblib.Parallel(n_jobs=2, prefer="threads")(runs) == expected
 
 
-def test_several_threads_may_ask_one_network():
+def test_several_threads_may_evaluate_one_network():
     model = mlp(12, 70, 70, 4)
     convert(model)
     model.eval()
@@ -114,7 +114,7 @@ def test_a_backward_pass_may_run_in_another_thread():
     )
 
 
-def test_copies_trained_in_turns_do_not_meet():
+def test_copies_trained_in_turns_do_not_affect_each_other():
     """Whatever a chain keeps between steps, its copy has its own."""
     model = mlp(12, 70, 70, 4)
     convert(model)

@@ -102,7 +102,7 @@ def test_masks_change_from_pass_to_pass_and_layer_to_layer_and_follow_the_seed(d
 
 
 @each_dtype
-def test_dropout_of_all_and_of_none(dtype):
+def test_dropout_with_probability_one_and_zero(dtype):
     x = torch.randn(B, i, dtype=dtype)
     none, plain = mlp(i, n, c, dtype=dtype), mlp(i, n, c, dtype=dtype)
     plain.load_state_dict(none.state_dict())

@@ -1,4 +1,4 @@
-"""The layers that convert chooses: by pattern, by the model's own word, or as the hidden ones."""
+"""The layers that convert chooses: by pattern, by the model's declaration, or as the hidden ones."""
 
 import re
 
@@ -49,7 +49,7 @@ def test_layers_are_chosen_by_name_glob_expression_or_predicate(chosen, expected
 
 
 @pytest.mark.parametrize(("chosen", "expected"), CHOICES.values(), ids=CHOICES)
-def test_excluded_are_the_same_kinds_of_choices(chosen, expected):
+def test_excluded_layers_are_given_as_chosen_ones_are(chosen, expected):
     kept = convert(Body(), 0.5, exclude=chosen)
     assert list(kept) == [name for name in BLOCKS if name not in expected]
     assert all(kept.skipped[name] == "excluded" for name in expected if name != "out")
@@ -106,7 +106,7 @@ def test_an_output_layer_that_shares_its_weight_with_an_embedding_is_known():
     assert list(convert(model)) == ["body"]
 
 
-def test_a_model_that_gives_its_output_embeddings_is_believed():
+def test_the_output_layer_is_the_one_that_get_output_embeddings_returns():
     model = Body("project", first=True)
     model.get_output_embeddings = lambda: model.project
     assert list(convert(model)) == BLOCKS
@@ -127,7 +127,7 @@ def test_the_linear_layer_that_runs_last_in_a_sample_is_the_output_layer():
     assert list(kept) == ["first", "second"]
 
 
-def test_adapters_of_low_rank_are_left_alone():
+def test_low_rank_adapters_stay_dense():
     model = nn.ModuleDict({
         "proj": nn.ModuleDict({
             "base": nn.Linear(8, 8), "lora_A": nn.ModuleDict({"default": nn.Linear(8, 8)}),
@@ -140,7 +140,7 @@ def test_adapters_of_low_rank_are_left_alone():
     assert kept.skipped["proj.lora_A.default"] == "adapter of low rank"
 
 
-def test_narrow_layers_stay_as_they_are_unless_they_are_named():
+def test_narrow_layers_stay_dense_unless_they_are_named():
     def build():
         return nn.Sequential(nn.Linear(16, 32), nn.Linear(32, 16), nn.Linear(16, 32), nn.Linear(32, 32),
                              nn.Linear(32, 3))  # fmt: skip

@@ -1,4 +1,4 @@
-"""Gradients and inputs of every layout are read as torch's own layers read them, and left alone.
+"""Gradients and inputs of every layout are read as by torch's own layers, and not changed.
 
 Letters: B batch, T time, i in_features, n out_features, k kept. Hand-written backward passes that take odd
 strides for contiguous ones give wrong numbers without an error (pytorch#64529, #69997, flash-attention#355).
@@ -16,7 +16,7 @@ B, T, i, n = 6, 4, 10, 16
 
 
 class Hidden(nn.Module):
-    """A hidden layer that stands alone; its activation is the author's."""
+    """A single hidden layer with an activation in its forward pass."""
 
     def __init__(self, bias: bool = True):
         super().__init__()
@@ -64,7 +64,7 @@ def backward(model, x, loss):
 @each_dtype
 @pytest.mark.parametrize("shape", [(B,), (B, T), (2, 3, T), ()], ids=str)
 @pytest.mark.parametrize("layout", INPUTS)
-def test_inputs_of_every_layout_and_shape(layout, shape, dtype):
+def test_inputs_of_every_layout_and_shape_are_accepted(layout, shape, dtype):
     if not shape and layout != "contiguous":
         shape = (1,)
     x = INPUTS[layout](*shape).to(dtype)
@@ -82,7 +82,7 @@ def test_inputs_of_every_layout_and_shape(layout, shape, dtype):
 @each_dtype
 @pytest.mark.parametrize("shape", [(B,), (B, T)], ids=str)
 @pytest.mark.parametrize("loss", LOSSES)
-def test_gradients_of_every_layout(loss, shape, dtype):
+def test_gradients_of_every_layout_are_accepted(loss, shape, dtype):
     def measure(z):
         return LOSSES[loss](z.float()).to(dtype)
 

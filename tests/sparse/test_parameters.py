@@ -32,7 +32,7 @@ def test_frozen_layers_get_no_gradient_and_pass_it_on(dtype):
 
 
 @each_dtype
-def test_an_input_that_needs_its_gradient_gets_it(dtype):
+def test_an_input_that_requires_a_gradient_gets_it(dtype):
     model, twin = converted(dtype), converted(dtype)
     twin.load_state_dict(model.state_dict())
     x, y = batch(dtype)

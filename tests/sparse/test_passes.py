@@ -31,7 +31,7 @@ from .problems import (
 
 @each_entry
 @each_memory
-def test_accumulated_gradients_are_sums_and_the_memory_moves_each_time(backward, memory):
+def test_accumulated_gradients_are_sums_and_each_pass_updates_the_memory(backward, memory):
     model = mlp(i, n, n, c, dtype=torch.float64)
     oracle = Oracle(model, 0.2, 0.8, tolerance=1e-12, memory=memory)
     convert(model, r=0.2, gamma=0.8, memory=memory)
@@ -49,7 +49,7 @@ def test_accumulated_gradients_are_sums_and_the_memory_moves_each_time(backward,
 
 
 @each_dtype
-def test_a_retained_graph_can_be_gone_through_again(dtype):
+def test_a_retained_graph_allows_a_second_backward_pass(dtype):
     model = mlp(i, n, n, c, dtype=dtype)
     oracle = Oracle(model, 0.2, 0.8)
     convert(model, r=0.2, gamma=0.8)
@@ -77,7 +77,7 @@ def test_a_second_derivative_is_refused_with_a_reason(install):
 
 
 @each_dtype
-def test_without_gradients_nothing_is_kept_and_dropout_still_follows_the_mode(dtype):
+def test_under_no_grad_nothing_is_saved_and_dropout_follows_the_mode(dtype):
     model, plain = mlp(i, n, n, c, p=0.4, dtype=dtype), mlp(i, n, n, c, p=0.4, dtype=dtype)
     plain.load_state_dict(model.state_dict())
     convert(model)
@@ -94,7 +94,7 @@ def test_without_gradients_nothing_is_kept_and_dropout_still_follows_the_mode(dt
 
 
 @each_entry
-def test_evaluation_mode_propagates_everything_and_moves_no_memory(backward):
+def test_evaluation_mode_propagates_everything_and_does_not_change_the_memory(backward):
     model, plain = converted(p=0.4), mlp(i, n, n, c)
     plain.load_state_dict(dict(zip(plain.state_dict(), model.state_dict().values(), strict=True)))
     backward(model, *batch())
@@ -123,7 +123,7 @@ def test_an_output_changed_in_place_is_as_right_as_after_torchs_own_layer(instal
 
 
 @each_entry
-def test_what_the_user_holds_is_not_written_over(backward):
+def test_tensors_that_the_user_holds_are_not_overwritten(backward):
     """Outputs, gradients and memories kept from one step are the same after the next ones."""
     model = converted(p=0.3)
     held = []
@@ -138,7 +138,7 @@ def test_what_the_user_holds_is_not_written_over(backward):
 
 
 @each_dtype
-def test_a_layer_switched_off_passes_everything_and_leaves_its_memory(dtype):
+def test_a_disabled_layer_propagates_everything_and_keeps_its_memory(dtype):
     model, plain = converted(dtype), mlp(i, n, n, c, dtype=dtype)
     for entry in ENTRIES.values():
         entry(model, *batch(dtype))

@@ -1,4 +1,4 @@
-"""plain_torch: layers of every kind obey it."""
+"""plain_torch: no layer of any kind runs a kernel within it."""
 
 import contextlib
 import sys
@@ -78,7 +78,7 @@ LAYERS = {
 
 @pytest.fixture
 def refused(monkeypatch):
-    """Every kernel, under all the names it goes by, becomes an error."""
+    """Every kernel, under each of its names, raises an error."""
 
     def refuse(*args):
         raise AssertionError("a kernel ran")

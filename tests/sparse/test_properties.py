@@ -1,4 +1,4 @@
-"""Kernels, plain torch and the reference agree, whatever the shape, the numbers and the choices.
+"""Kernels, plain torch and the reference agree for all shapes, numbers and options.
 
 Letters: B batch, i in_features, n out_features, c classes, k kept. A problem is exact if all its numbers are
 small multiples of one power of two: its ties are then ties on every path, and every selection is decided.

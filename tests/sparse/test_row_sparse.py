@@ -1,4 +1,4 @@
-"""A row-sparse gradient is an ordinary tensor to everybody who touches `.grad`.
+"""A row-sparse gradient is an ordinary tensor to code that reads or changes `.grad`.
 
 Letters: B batch, i in_features, n out_features, c classes.
 """
@@ -70,7 +70,7 @@ TOUCHES = [double, add, replace, replace_by_half, forget, delete, read_twice]
 @each_entry
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=OPTIMIZERS)
 @pytest.mark.parametrize("touch", TOUCHES, ids=lambda f: f.__name__)
-def test_whatever_is_done_to_a_gradient_counts(networks, touch, optimizer, backward):
+def test_every_change_of_a_gradient_affects_the_update(networks, touch, optimizer, backward):
     """Before, between and after backward passes, and for the step that follows."""
     optimizers = [optimizer(network.parameters()) for network in networks]
     for first, second, third in ((0, 1, 0), (1, 0, 0), (0, 1, 1)):
@@ -89,7 +89,7 @@ def test_whatever_is_done_to_a_gradient_counts(networks, touch, optimizer, backw
 
 
 @each_entry
-def test_vectors_of_parameters_and_copies_of_data(networks, backward):
+def test_parameters_become_vectors_and_back(networks, backward):
     for network in networks:
         vector = nn.utils.parameters_to_vector(network.parameters())
         nn.utils.vector_to_parameters(vector.detach() * 2, network.parameters())
@@ -137,7 +137,7 @@ READS = {
 
 
 @pytest.mark.parametrize("read", READS.values(), ids=READS)
-def test_every_way_to_read_it_gives_its_values(read):
+def test_every_way_to_read_a_gradient_gives_its_values(read):
     sparse, dense = gradient()
     torch.testing.assert_close(read(sparse), read(dense), rtol=1e-6, atol=1e-7)
 
@@ -163,14 +163,14 @@ WRITES = {
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_every_way_to_change_it_changes_it(write):
+def test_every_way_to_change_a_gradient_changes_it(write):
     sparse, dense = gradient()
     write(sparse), write(dense)
     torch.testing.assert_close(sparse.to_dense(), dense)
 
 
 @pytest.mark.parametrize("second", [(1, 4), (0, 4), (5,), (), (0, 2, 3, 5, 7)], ids=str)
-def test_a_sum_has_the_union_of_the_rows_and_is_dense_from_half_of_them_on(second):
+def test_a_sum_of_gradients_has_the_union_of_their_rows_and_is_dense_from_half_of_all_rows_on(second):
     (a, dense_a), (b, dense_b) = gradient(), gradient(second)
     torch.testing.assert_close((a + b).to_dense(), dense_a + dense_b)
     assert a.parts() is not None and b.parts() is not None
@@ -186,7 +186,7 @@ def test_a_sum_has_the_union_of_the_rows_and_is_dense_from_half_of_them_on(secon
 
 
 @each_entry
-def test_backward_passes_leave_rows_and_their_sum_stays_small(backward):
+def test_gradients_of_several_backward_passes_stay_row_sparse(backward):
     model = mlp(i, 200, 200, c)
     convert(model, r=0.01)
     for passes in range(1, 4):

@@ -1,4 +1,4 @@
-"""Rows without gradient, as of padding: skipped, they are as if they were not in the batch."""
+"""Rows without gradient, as of padding: if skipped, they do not affect the batch."""
 
 import copy
 
@@ -52,7 +52,7 @@ def test_a_batch_of_zeros_leaves_the_memory_as_it_is(selection, dtype):
 
 
 @each_dtype
-def test_without_it_they_dilute_the_memory(dtype):
+def test_without_skip_zero_rows_padding_dilutes_the_memory(dtype):
     model = mlp(6, 20, 3, dtype=dtype)
     convert(other := copy.deepcopy(model), 0.2)
     convert(model, 0.2, skip_zero_rows=False)
@@ -64,7 +64,7 @@ def test_without_it_they_dilute_the_memory(dtype):
 
 
 @each_dtype
-def test_a_row_that_is_not_finite_counts(dtype):
+def test_a_row_that_is_not_finite_is_not_skipped(dtype):
     model = mlp(6, 20, 3, dtype=dtype)
     convert(model, 0.2)
     x, y = batch(dtype)

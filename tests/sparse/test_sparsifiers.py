@@ -111,7 +111,7 @@ def test_energy_keeps_the_fewest_entries_that_hold_the_share(share):
 
 
 @pytest.mark.parametrize(("kind", "size"), [("block", 16), ("block_64", 64)])
-def test_blocks_are_kept_whole(kind, size):
+def test_block_sparsifiers_keep_whole_blocks(kind, size):
     v = torch.randn(B, n)
     for requested in (1, size, 2 * size, n):
         g = sparsifier_of(kind, "per_example", True)(v, min(requested, n))
@@ -139,7 +139,7 @@ def test_zeros_and_what_is_not_finite_are_treated_as_by_top_k(kind, gamma):
 
 
 @each_kind
-def test_nothing_is_lost_with_a_memory(kind):
+def test_kept_part_and_memory_sum_to_the_gradient_for_every_sparsifier(kind):
     gamma = 0.8
     probe = Probe(B, n, k, gamma, sparsifier=kind, opened=False)
     before = torch.zeros(1, n, dtype=torch.float64)
@@ -150,7 +150,7 @@ def test_nothing_is_lost_with_a_memory(kind):
 
 
 @each_kind
-def test_a_layer_steps_aside_from_the_kernels_and_its_state_can_be_saved(kind):
+def test_a_sparsifier_without_kernel_runs_in_plain_torch_and_its_state_can_be_saved(kind):
     torch.manual_seed(3)
     model, (x, y) = converted(gamma=0.5, sparsifier=kind), batch()
     assert not model[0].supports_kernel

@@ -37,7 +37,7 @@ def test_a_sample_adds_measured_shares_of_the_layers_that_run():
     assert sum(row.measured for row in rows) == pytest.approx(1)
 
 
-def test_a_table_says_why_a_layer_is_dense_or_in_plain_torch():
+def test_a_table_gives_the_reason_for_a_layer_that_is_dense_or_in_plain_torch():
     model = mlp(6, 20, 12, 12, 3)
     convert(model, 0.25)
     model[0].double()
@@ -58,7 +58,7 @@ def test_every_kind_of_layer_has_a_row():
     assert [(row.n, row.k, row.memory) for row in status(model)][:3] == [(8, 4, "SharedMemory")] * 3
 
 
-def test_layers_are_dense_within_the_context_and_the_memory_waits():
+def test_within_the_dense_context_layers_are_dense_and_memories_unchanged():
     model, plain, x = mlp(6, 20, 12, 3), mlp(6, 20, 12, 3), torch.randn(4, 6)
     plain.load_state_dict(model.state_dict())
     convert(model, 0.1)
@@ -75,7 +75,7 @@ def test_layers_are_dense_within_the_context_and_the_memory_waits():
     assert model[0].enabled and not model[2].enabled
 
 
-def test_dense_ends_with_an_error_as_well():
+def test_the_dense_context_restores_layers_after_an_error():
     model = mlp(6, 20, 3)
     convert(model)
     with pytest.raises(KeyError), dense(model):
@@ -146,7 +146,7 @@ def test_memory_of_another_width_is_refused_by_key():
         model.load_state_dict(state)
 
 
-def test_remarks_of_an_earlier_conversion_are_gone():
+def test_a_second_conversion_clears_the_remarks_of_the_first():
     model = nn.Sequential(nn.Linear(9, 9), nn.ReLU(), nn.Linear(9, 9), nn.ReLU(), nn.Linear(9, 2))
     convert(model, exclude=["2"])
     assert "excluded" in str(status(model))

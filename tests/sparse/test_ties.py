@@ -1,4 +1,4 @@
-"""Equal magnitudes, and numbers at the ends of the range: k entries by one rule, on every path.
+"""Ties, and numbers at the ends of the range: the same k entries on every path.
 
 Letters: B batch, n out_features, k kept. Top-k picks ties by build, device and k in torch (pytorch#27542).
 """
@@ -28,7 +28,7 @@ def test_of_equal_magnitudes_the_lowest_index_is_kept(k, gamma, dtype):
 
 @each_dtype
 @pytest.mark.parametrize("width", [5, 32, 33, 70, 257])
-def test_ties_anywhere_in_a_wide_row(width, dtype):
+def test_ties_anywhere_in_a_wide_row_go_to_the_lowest_index(width, dtype):
     """Blocks of equal magnitudes, of both signs, that begin and end anywhere in a vector register."""
     for first in range(0, width, 7):
         v = torch.full((1, width), 0.5, dtype=dtype)
@@ -72,7 +72,7 @@ def test_a_k_out_of_range_is_refused(k):
         SparseLinear(3, 4, k=k)
 
 
-def test_a_ratio_of_a_narrow_layer_keeps_one_entry_and_says_so():
+def test_a_small_ratio_of_a_narrow_layer_keeps_one_entry():
     probe = Probe(B, 10, 0.4, 0.0)
     assert probe.replaced == {"0": 1}
     g, _ = probe.backward(torch.randn(B, 10, dtype=torch.float64))

@@ -39,7 +39,7 @@ def test_converted_layers_take_their_arguments_by_name_as_torchs_do():
 
 @each_full
 @pytest.mark.parametrize("late", [False, True], ids=["before the first pass", "after it"])
-def test_pruned_and_reparametrised_layers(late, install):
+def test_pruned_and_reparametrised_layers_have_torchs_gradients(late, install):
     tools = {
         "prune": lambda layer: prune.l1_unstructured(layer, "weight", 0.5),
         "prune the bias": lambda layer: prune.random_unstructured(layer, "bias", 0.5),
@@ -73,7 +73,7 @@ def old_weight_norm(layer):
 
 @each_dtype
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_checkpointed_activations_move_the_memory_once(reentrant, dtype):
+def test_activation_checkpointing_updates_the_memory_once(reentrant, dtype):
     model = mlp(i, n, n, c, p=0.3, dtype=dtype)
     convert(model, r=0.2)
     twin = copy.deepcopy(model)
@@ -87,7 +87,7 @@ def test_checkpointed_activations_move_the_memory_once(reentrant, dtype):
     assert_close(state(model), state(twin), 1e-6)
 
 
-def test_tensors_saved_elsewhere_come_back():
+def test_saved_tensor_hooks_are_supported():
     model = mlp(i, n, n, c)
     convert(model, r=0.2)
     twin, (x, y) = copy.deepcopy(model), batch()
@@ -100,7 +100,7 @@ def test_tensors_saved_elsewhere_come_back():
 
 @pytest.mark.filterwarnings("ignore:Anomaly Detection:UserWarning")
 @each_entry
-def test_under_anomaly_detection(backward):
+def test_anomaly_detection_is_supported(backward):
     model = mlp(i, n, n, c)
     convert(model, r=0.2)
     twin, data = copy.deepcopy(model), batch()
@@ -131,7 +131,7 @@ def test_tied_weights_gather_the_gradients_of_all_their_uses(dtype, backward):
 
 
 @each_dtype
-def test_functional_calls_give_gradients_to_the_weights_they_were_given(dtype):
+def test_functional_calls_give_gradients_to_the_weights_they_were_passed(dtype):
     model = mlp(i, n, n, c, dtype=dtype)
     convert(model, r=0.2)
     twin, (x, y) = copy.deepcopy(model), batch(dtype)
@@ -145,7 +145,7 @@ def test_functional_calls_give_gradients_to_the_weights_they_were_given(dtype):
 
 
 @each_dtype
-def test_weights_that_are_results_of_a_computation(dtype):
+def test_weights_computed_from_other_tensors_propagate_gradients(dtype):
     """As hypernetworks and meta-learning make them: not leaves."""
     model = mlp(i, n, n, c, dtype=dtype)
     convert(model, r=0.2)

@@ -1,4 +1,4 @@
-"""Torch's tools that look into a forward pass: compile, trace, script, fx, vmap and torch.func.
+"""Torch's tools that record or transform a forward pass: compile, trace, script, fx, vmap and torch.func.
 
 Letters: B batch, i in_features, n out_features, c classes.
 """
@@ -19,7 +19,7 @@ B, i, n, c = 6, 10, 16, 3
 
 
 class Layers(nn.Module):
-    """Single layers of other kinds, with the forward pass its author wrote."""
+    """Single layers of other kinds, with a forward pass of its own."""
 
     def __init__(self):
         super().__init__()

@@ -71,7 +71,7 @@ def test_a_sample_leaves_model_and_generator_as_they_were(gains):
     torch.set_rng_state(state)
 
 
-def test_nothing_faster_is_an_error_that_lists_the_gains(monkeypatch):
+def test_a_sample_without_a_faster_layer_is_an_error_that_lists_the_gains(monkeypatch):
     monkeypatch.setattr(trial, "gain", lambda *_: 0.5)
     model = Model()
     with pytest.raises(ValueError, match=r"(?s)no hidden layer.*fast: not faster: 0.50× on the sample"):

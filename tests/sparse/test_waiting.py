@@ -1,4 +1,4 @@
-"""A gradient that waits as factors is that of its backward pass, whatever becomes of input and weight then.
+"""A gradient that is pending as factors does not change with later changes of input and weight.
 
 Letters: B batch, i in_features, n out_features, c classes.
 """
@@ -51,8 +51,8 @@ def pair(model):
 @each_network
 @each_entry
 @pytest.mark.parametrize("refill", REFILLS, ids=lambda f: f.__name__)
-def test_an_input_refilled_after_a_pass_still_counts_as_it_was(build, refill, backward):
-    """As readers of data do who fill one buffer again and again, outside torch's sight."""
+def test_an_input_overwritten_after_the_backward_pass_does_not_change_the_gradient(build, refill, backward):
+    """As data readers do that refill one buffer, which torch's version counters do not detect."""
     networks, random = pair(build()), np.random.default_rng(0)
     batches = [random.standard_normal((B, i), np.float32) for _ in range(4)]
     for network in networks:
@@ -66,7 +66,7 @@ def test_an_input_refilled_after_a_pass_still_counts_as_it_was(build, refill, ba
     assert_close(gradients(networks[0]), gradients(networks[1]))
 
 
-def test_a_gradient_handed_to_an_embedding_may_be_used_again():
+def test_a_gradient_passed_to_an_embedding_may_be_used_again():
     networks = pair(nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, n), nn.ReLU(), nn.Linear(n, c)))
     for network in networks:
         given = torch.randn(2, 4, generator=torch.Generator().manual_seed(0))
@@ -96,7 +96,7 @@ each_replacement = pytest.mark.parametrize("replace", REPLACEMENTS.values(), ids
 
 
 def waiting():
-    """A sparse network and an embedding with gradients that wait, and a copy with the same ones formed."""
+    """A sparse network and an embedding with pending gradients, and a copy with the same ones formed."""
     model = nn.Sequential(nn.Embedding(10, 4), nn.Linear(4, n), nn.ReLU(), nn.Linear(n, c))
     convert(model, r=0.2)
     twin = copy.deepcopy(model)
@@ -156,7 +156,7 @@ def test_gradients_of_two_shapes_do_not_add_up():
 
 
 @pytest.mark.parametrize("clip", [optim.clip_grad_norm_, nn.utils.clip_grad_norm_])
-def test_the_norm_of_a_waiting_gradient_is_that_of_its_own_shape(clip):
+def test_the_norm_of_a_pending_gradient_is_of_its_own_shape(clip):
     networks = waiting()
     for network in networks:
         network[1].weight.data = torch.randn(2, 4)
@@ -164,7 +164,7 @@ def test_the_norm_of_a_waiting_gradient_is_that_of_its_own_shape(clip):
     torch.testing.assert_close(*norms)
 
 
-def test_a_network_moved_to_another_precision_takes_its_waiting_gradients_with_it():
+def test_casting_a_network_casts_its_pending_gradients():
     networks = waiting()
     for network in networks:
         network.double()
@@ -181,7 +181,7 @@ STANDING = {
 
 @pytest.mark.filterwarnings("ignore:grad and param do not obey:UserWarning")
 @pytest.mark.parametrize("standing", STANDING.values(), ids=STANDING)
-def test_gradients_come_on_top_of_one_that_lies_in_another_order(standing):
+def test_gradients_accumulate_on_one_with_another_memory_layout(standing):
     networks = waiting()
     for network in networks:
         for p in network.parameters():

@@ -1,4 +1,4 @@
-"""A web server for what a task fetches: no test uses a network."""
+"""A local web server for downloads: no test uses a network."""
 
 import threading
 from collections.abc import Iterator

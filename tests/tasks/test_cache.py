@@ -73,7 +73,7 @@ def test_a_file_written_under_another_name_is_computed_again(tmp_path, caplog):
     assert "was written as x.npz" in caplog.text
 
 
-def test_a_folder_that_cannot_be_written_is_logged_and_does_no_harm(tmp_path, caplog):
+def test_a_cache_folder_that_cannot_be_written_is_logged_and_no_error(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     compute = Compute()
     assert equal(cache.cached(tmp_path / "file/x.npz", compute))

@@ -12,7 +12,7 @@ DATA = [name for name in SETS if name not in ("run", "checkpoint")]
 
 @pytest.fixture(params=DATA)
 def data(request, tmp_path):
-    """A folder of data and what reads it."""
+    """A folder of data and the task that reads it."""
     write, read = SETS[request.param]
     folder = tmp_path / "data"
     folder.mkdir()
@@ -20,7 +20,7 @@ def data(request, tmp_path):
     return folder, read
 
 
-def test_a_digest_is_of_the_contents_wherever_they_lie(data, tmp_path):
+def test_a_digest_depends_on_the_contents_and_not_on_the_paths(data, tmp_path):
     folder, read = data
     first = read(folder).digest
     assert len(first) == 16 and read(folder).digest == first

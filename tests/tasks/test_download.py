@@ -1,4 +1,4 @@
-"""Fetching: whole files or none, checked by their sums, from the first address that answers; one error."""
+"""Fetching: complete files or none, checked by md5, from the first mirror that answers; one error."""
 
 import os
 import stat
@@ -25,7 +25,7 @@ def test_missing_files_are_fetched_and_existing_ones_left_alone(tmp_path, web):
     require(files, offline=True)
 
 
-def test_the_first_address_that_answers_with_the_right_content_counts(tmp_path, web):
+def test_the_first_mirror_with_the_right_checksum_is_used(tmp_path, web):
     right = serve(web, "right", b"x" * 100_000)
     (web.folder / "wrong").write_bytes(b"<html>moved</html>")
     urls = [web.url + "nowhere", web.url + "wrong", *right.urls]

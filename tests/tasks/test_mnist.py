@@ -93,7 +93,7 @@ def test_missing_files_are_fetched_from_the_first_mirror_that_answers(tmp_path, 
     assert sorted(path.name for path in (data / "MNIST/raw").iterdir()) == sorted(MD5)
 
 
-def test_a_wrong_answer_never_becomes_a_file(tmp_path, mirror):
+def test_a_download_with_a_wrong_checksum_is_not_kept(tmp_path, mirror):
     (mirror / "train-images-idx3-ubyte.gz").write_bytes(b"<html>moved</html>")
     with pytest.raises(FileNotFoundError, match=r"no train-images-idx3-ubyte\.gz under .*MD5"):
         task(tmp_path / "data").splits(0)
@@ -106,7 +106,7 @@ def test_the_mirrors_and_sums_are_those_of_torchvision():
     assert dict(MNIST.resources) == MD5 and mnist.mirrors() == MNIST.mirrors
 
 
-def test_a_whole_read_only_folder_is_only_read(tmp_path, unprivileged):
+def test_a_complete_read_only_folder_is_not_written(tmp_path, unprivileged):
     folder = tmp_path / "data/MNIST/raw"
     shutil.copytree(RAW, folder)
     for path in [*folder.iterdir(), folder]:

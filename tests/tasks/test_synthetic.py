@@ -1,7 +1,7 @@
 """The synthetic sets for offline trials."""
 
 from msbp.tasks.synthetic import parallel_text, treebank
-from msbp.tasks.treebank import read_conll
+from msbp.tasks.treebanks.conll import read_conll
 
 
 def test_sentences_depend_on_the_seed_alone():
@@ -18,7 +18,7 @@ def test_sentences_are_well_formed_trees_with_one_root_that_ends_in_punctuation(
     assert all(sentence.heads.count(0) == 1 and sentence.upos[-1] == "PUNCT" for sentence in result)
 
 
-def test_modifiers_stand_under_the_words_that_they_belong_to():
+def test_modifiers_depend_on_the_words_that_they_modify():
     for sentence in treebank(100, seed=0):
         for tag, head in zip(sentence.tags, sentence.heads, strict=True):
             above = sentence.tags[head - 1] if head else "root"
@@ -27,7 +27,7 @@ def test_modifiers_stand_under_the_words_that_they_belong_to():
             )
 
 
-def test_the_synthetic_language_turns_words_around_and_has_the_verb_last():
+def test_the_synthetic_target_language_spells_words_backwards_and_has_the_verb_last():
     text = parallel_text(30, 0)
     for source, target in zip(text.source, text.references[0], strict=True):
         *words, mark = target.split()

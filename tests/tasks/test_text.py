@@ -1,4 +1,4 @@
-"""Word vectors with odd tokens, and vocabularies."""
+"""Word vectors with unusual tokens, and vocabularies."""
 
 import gzip
 import os
@@ -132,7 +132,7 @@ def test_words_without_a_vector_get_one_that_depends_on_the_seed_alone(odd):
     assert result[0][1].abs().max() <= 0.25 and result[0][1].std() > 0
 
 
-def test_full_vectors_come_before_reduced_ones_and_none_are_missed_loudly(tmp_path):
+def test_full_vectors_are_preferred_to_reduced_ones_and_missing_ones_are_an_error(tmp_path):
     folder = tmp_path / "glove_6b_100d"
     with pytest.raises(FileNotFoundError, match="no word vectors .* put glove"):
         find_vectors(tmp_path)
@@ -144,6 +144,6 @@ def test_full_vectors_come_before_reduced_ones_and_none_are_missed_loudly(tmp_pa
 
 
 @pytest.mark.data
-def test_the_real_vectors_are_read_whole():
+def test_the_real_vectors_are_read_completely():
     vectors = WordVectors(find_vectors(os.environ["MSBP_DATA_DIR"]), {"the", "film", "'s"})
     assert len(vectors) == 3 and vectors.dim == 100 and vectors.skipped == 0

@@ -19,7 +19,7 @@ def checkpoint(tmp_path, settings=SETTINGS, **options):
     return Checkpoint(tmp_path / "checkpoints/key.pt", settings, **options)
 
 
-def test_what_is_saved_comes_back(tmp_path):
+def test_a_checkpoint_restores_the_saved_values(tmp_path):
     assert checkpoint(tmp_path).load() is None
     checkpoint(tmp_path).save(STATE)
     kept = checkpoint(tmp_path).load()
@@ -27,7 +27,7 @@ def test_what_is_saved_comes_back(tmp_path):
     assert kept["settings"] == SETTINGS
 
 
-def test_it_holds_nothing_but_data(tmp_path):
+def test_a_checkpoint_holds_only_plain_data(tmp_path):
     """The default of torch.load, weights_only, reads it."""
     checkpoint(tmp_path).save(STATE)
     assert torch.load(tmp_path / "checkpoints/key.pt")["settings"] == SETTINGS
@@ -61,7 +61,9 @@ def test_the_checkpoint_of_other_data_is_refused_in_a_line_and_one_without_a_dig
 
 
 @pytest.mark.parametrize(("epochs", "fits"), [(3, True), (2, True), (1, False), (None, False)])
-def test_a_file_to_resume_from_may_have_fewer_epochs_and_the_requests_own_may_not(tmp_path, epochs, fits):
+def test_a_checkpoint_named_in_resume_may_have_fewer_epochs_but_the_requests_own_may_not(
+    tmp_path, epochs, fits
+):
     def of(epochs, path="key", **options):
         trainer = {} if epochs is None else {"epochs": epochs}
         return Checkpoint(tmp_path / f"{path}.pt", SETTINGS | {"trainer": trainer}, **options)
@@ -113,7 +115,7 @@ def test_a_damaged_file_is_an_error_that_names_it_and_the_remedy(tmp_path, damag
         checkpoint(tmp_path).load()
 
 
-def test_a_failed_save_leaves_the_one_before(tmp_path, monkeypatch):
+def test_a_failed_save_leaves_the_previous_checkpoint(tmp_path, monkeypatch):
     checkpoint(tmp_path).save(STATE)
     before = (tmp_path / "checkpoints/key.pt").read_bytes()
 
@@ -127,7 +129,7 @@ def test_a_failed_save_leaves_the_one_before(tmp_path, monkeypatch):
     assert (tmp_path / "checkpoints/key.pt").read_bytes() == before
 
 
-def test_partial_files_never_count(tmp_path):
+def test_partial_files_are_never_read(tmp_path):
     here = checkpoint(tmp_path)
     here.save(STATE)
     (tmp_path / "checkpoints/.key.pt.x1y2.part").write_bytes(b"half")
@@ -152,7 +154,7 @@ def test_a_kept_checkpoint_lies_in_the_runs_folder_wherever_that_is(tmp_path, mo
     assert again.load()["state"] == STATE["state"]
 
 
-def test_a_finished_checkpoint_that_a_run_went_on_from_is_kept_too(tmp_path):
+def test_a_finished_checkpoint_that_a_run_resumed_from_is_kept(tmp_path):
     checkpoint(tmp_path).save(STATE)
     finished = checkpoint(tmp_path).path.rename(tmp_path / "finished.pt")
     again = checkpoint(tmp_path, resume=finished)
@@ -188,7 +190,7 @@ def test_a_foreign_file_to_resume_from_is_not_to_be_deleted(tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [{"settings": None}, {"settings": ...}, {"conditions": None}])
-def test_a_checkpoint_without_settings_is_not_whole(tmp_path, wrong):
+def test_a_checkpoint_without_settings_is_refused(tmp_path, wrong):
     checkpoint(tmp_path).save(STATE)
     saved = torch.load(tmp_path / "checkpoints/key.pt") | wrong
     torch.save({k: v for k, v in saved.items() if v is not ...}, tmp_path / "checkpoints/key.pt")
@@ -196,7 +198,7 @@ def test_a_checkpoint_without_settings_is_not_whole(tmp_path, wrong):
         checkpoint(tmp_path).load()
 
 
-def test_what_cannot_be_put_back_is_not_whole(tmp_path):
+def test_a_checkpoint_that_cannot_be_restored_is_refused(tmp_path):
     def take(state):
         raise KeyError("optimizer")
 
@@ -208,13 +210,13 @@ def test_what_cannot_be_put_back_is_not_whole(tmp_path):
 
 
 @pytest.mark.parametrize(("epoch", "kept"), [(2, True), (3, False)])
-def test_only_a_finished_training_leaves_nothing_to_go_on_with(tmp_path, epoch, kept):
+def test_only_the_checkpoint_of_a_finished_run_is_deleted(tmp_path, epoch, kept):
     checkpoint(tmp_path).save({"state": {"epoch": epoch}})
     drop_finished(tmp_path / "checkpoints/key.pt", epochs=3)
     assert (tmp_path / "checkpoints/key.pt").exists() is kept
 
 
-def test_a_damaged_checkpoint_is_not_taken_for_a_finished_one(tmp_path):
+def test_a_damaged_checkpoint_is_not_read_as_a_finished_one(tmp_path):
     checkpoint(tmp_path).save({"state": None})
     for _ in range(2):
         drop_finished(tmp_path / "checkpoints/key.pt", epochs=3)
@@ -237,7 +239,9 @@ CONDITIONS = {"machine": "a", "threads": 1, "torch": "2", "alone": True}
         ({"alone": None}, ["its outputs folder has no file locks, so that other runs are not seen"]),
     ],
 )
-def test_times_compare_only_if_all_stretches_had_the_same_conditions(tmp_path, later, reasons):
+def test_times_are_comparable_only_if_all_parts_of_a_resumed_run_had_the_same_conditions(
+    tmp_path, later, reasons
+):
     for first, second in ((CONDITIONS, CONDITIONS | later), (CONDITIONS | later, CONDITIONS)):
         checkpoint(tmp_path, conditions=lambda first=first: first).save(STATE)
         resumed = checkpoint(tmp_path, conditions=lambda second=second: second)

@@ -45,7 +45,7 @@ def test_time_outside_phases_is_not_counted(clock, time):
 
 
 @pytest.mark.parametrize("inner", PHASES)
-def test_no_phase_opens_while_another_runs(clock, inner):
+def test_phases_cannot_be_nested(clock, inner):
     with clock("forward"), pytest.raises(RuntimeError, match=f"{inner!r} was opened while 'forward'"):
         with clock(inner):
             pass
@@ -79,7 +79,7 @@ def test_a_phase_waits_for_the_device_at_both_ends(time):
     assert clock["forward"] == 3
 
 
-def test_a_saved_clock_goes_on(clock, time):
+def test_a_restored_clock_continues(clock, time):
     spend(clock, time, "update", 4)
     other = Clock(now=time)
     other.load_state_dict(clock.state_dict())
@@ -87,7 +87,7 @@ def test_a_saved_clock_goes_on(clock, time):
     assert other["update"] == other.total == 5 and clock.total == 4
 
 
-def test_the_processor_share_tells_when_others_had_the_processor(time):
+def test_the_processor_share_falls_when_other_processes_use_the_processor(time):
     worked = Time()
     clock = Clock(now=time, work=worked)
     with clock("update"):

@@ -9,13 +9,13 @@ import pytest
 from msbp.training import locks
 
 
-def test_a_run_alone_is_alone(tmp_path):
+def test_a_single_run_is_recognized_as_running_alone(tmp_path):
     for _ in range(2):
         with locks.company(tmp_path) as alone:
             assert alone()
 
 
-def test_two_runs_that_meet_both_know_it(tmp_path):
+def test_two_simultaneous_runs_are_both_marked_as_parallel(tmp_path):
     with locks.company(tmp_path) as first:
         assert first()
         with locks.company(tmp_path) as second:
@@ -34,7 +34,7 @@ def test_a_forced_request_takes_a_folder_of_its_own(tmp_path):
         assert alone == first, "a killed run finds its checkpoint"
 
 
-def test_half_a_checkpoint_of_a_killed_process_goes_and_nobody_elses(tmp_path):
+def test_a_request_deletes_partial_checkpoints_of_its_own_key_alone(tmp_path):
     for name in (".key.pt.x1.part", ".key.2.pt.x1.part", ".key2.pt.x1.part", "key.pt"):
         (tmp_path / name).touch()
     with locks.request(tmp_path, "key", again=False):
@@ -42,16 +42,21 @@ def test_half_a_checkpoint_of_a_killed_process_goes_and_nobody_elses(tmp_path):
         assert left == {".key.2.pt.x1.part", ".key2.pt.x1.part", "key.pt"}
 
 
-def hold(folder, ready, leave):
-    with locks.request(folder, "key", again=False):
+def equal_request(folder):
+    return locks.request(folder, "key", again=False)
+
+
+def hold(lock, folder, ready, leave):
+    with lock(folder):
         ready.set()
         leave.wait()
 
 
-def test_an_equal_request_waits_and_says_so(tmp_path, caplog):
+@pytest.mark.parametrize("lock", [equal_request, locks.publication])
+def test_an_equal_request_or_a_second_publication_waits_with_a_message(lock, tmp_path, caplog):
     spawn = multiprocessing.get_context("spawn")
     ready, leave = spawn.Event(), spawn.Event()
-    other = spawn.Process(target=hold, args=(tmp_path, ready, leave))
+    other = spawn.Process(target=hold, args=(lock, tmp_path / "files", ready, leave))
     other.start()
     assert ready.wait(60)
 
@@ -62,8 +67,8 @@ def test_an_equal_request_waits_and_says_so(tmp_path, caplog):
     handler = Leave()
     locks.log.addHandler(handler)
     try:
-        with caplog.at_level(logging.INFO), locks.request(tmp_path, "key", again=False) as location:
-            assert location.name == "key.pt" and "waiting for it" in caplog.text
+        with caplog.at_level(logging.INFO), lock(tmp_path / "files") as path:
+            assert (path is None or path.name == "key.pt") and "waiting for it" in caplog.text
     finally:
         locks.log.removeHandler(handler)
     other.join()
@@ -82,7 +87,7 @@ def test_a_folder_keeps_its_files_and_the_log_of_its_run_alone(tmp_path, caplog)
     assert (tmp_path / "run/config.yaml").read_bytes() == FILES["config.yaml"]
 
 
-def test_an_unfinished_run_may_go_on_in_its_folder_but_no_other(tmp_path):
+def test_only_the_same_unfinished_run_may_use_its_folder_again(tmp_path):
     with locks.run_folder(tmp_path, FILES):
         with pytest.raises(FileExistsError, match="holds another run"), locks.run_folder(tmp_path, FILES):
             pass
@@ -103,7 +108,9 @@ def test_a_failed_run_has_its_reason_in_the_log(tmp_path, caplog):
     assert "no loss at all" in log and "Traceback" in log
 
 
-def test_a_full_disk_is_reported_with_the_file_and_without_the_log(tmp_path, monkeypatch, capsys):
+def test_a_full_disk_is_reported_with_the_file_even_if_the_log_cannot_be_written(
+    tmp_path, monkeypatch, capsys
+):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -49,7 +49,7 @@ def test_updates_are_those_of_the_scheduled_learning_rate(tmp_path):
     assert history[1]["loss"] == pytest.approx(history[2]["loss"], rel=1e-3) != history[0]["loss"]
 
 
-def test_without_a_schedule_a_request_is_what_it_was(tmp_path):
+def test_a_schedule_is_part_of_the_signature_only_if_it_is_set(tmp_path):
     plain = config(tmp_path)
     signatures = {record.signature(config(tmp_path, f"lr_scheduler={name}")) for name in NAMES}
     assert len(signatures | {record.signature(plain)}) == len(NAMES) + 1
@@ -82,6 +82,6 @@ def test_a_schedule_to_the_last_epoch_is_not_prolonged(tmp_path):
         (["+lr_scheduler={T_max:3}"], "lr_scheduler must be a node with a _target_"),
     ],
 )
-def test_what_is_no_schedule_is_refused_by_its_key(words, message, tmp_path):
+def test_a_class_that_is_no_schedule_is_refused_by_its_key(words, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         train(config(tmp_path, *words), tmp_path / "run", [])

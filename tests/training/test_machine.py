@@ -33,7 +33,7 @@ def test_threads_are_set_for_torch():
         torch.set_num_threads(before)
 
 
-def test_a_run_takes_subnormal_numbers_for_zero():
+def test_a_run_flushes_subnormal_numbers_to_zero():
     x = torch.full((100,), 1e-39)
     assert (x * 0.5).all()
     machine.set_up(1, CPU)
@@ -41,7 +41,7 @@ def test_a_run_takes_subnormal_numbers_for_zero():
 
 
 @pytest.mark.parametrize("threads", [0, -1, True, 1.0, "2", None, 10**6])
-def test_threads_that_are_not_there_are_refused(threads):
+def test_more_threads_than_processors_are_refused(threads):
     with pytest.raises(
         ValueError, match=r"^threads(=1000000, but| must be a whole number of at least 1, got)"
     ):
@@ -53,18 +53,18 @@ def test_an_unknown_device_is_refused_with_the_choices():
         Trainer(1, device="gpu")
 
 
-def test_a_device_that_is_not_there_is_refused_with_the_key_that_named_it(monkeypatch):
+def test_a_missing_device_is_refused_with_the_key_that_named_it(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     for key in ("trainer.device", "device"):
         with pytest.raises(ValueError, match=f"^{key}=cuda, .*; use {key}=cpu or auto"):
             machine.device_of("cuda", key)
 
 
-def test_auto_takes_what_is_there(monkeypatch):
+def test_auto_selects_an_available_device(monkeypatch):
     for there, kind in ((True, "cuda"), (False, "cpu")):
         monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
         assert machine.device_of("auto").type == kind and machine.device_of("cpu").type == "cpu"
 
 
-def test_a_clock_on_the_cpu_waits_for_nothing():
+def test_a_clock_on_the_cpu_does_not_synchronize():
     assert machine.waiting_for(CPU)() is None

@@ -1,4 +1,4 @@
-"""The gradient estimation angle: what it is of, and that measuring it changes nothing."""
+"""The gradient estimation angle: its definition, and that measuring it changes nothing."""
 
 import math
 from itertools import count
@@ -61,13 +61,13 @@ def test_an_angle_keeps_its_digits_also_where_it_is_tiny(y, expected):
     assert angle([a, a], [-3 * a, -3 * a]) == pytest.approx(math.pi)
 
 
-def test_nothing_estimates_nothing_exactly_and_is_orthogonal_to_all_else():
+def test_a_zero_estimate_is_exact_for_a_zero_gradient_and_orthogonal_to_any_other():
     zero, one = torch.zeros(3), torch.ones(3)
     assert (angle([zero], [zero]), angle([zero], [one])) == (0.0, math.pi / 2)
 
 
 @pytest.mark.parametrize("method", [FullBackprop(), SparseBackprop(1.0, 0.0)], ids=["baseline", "r=1"])
-def test_full_backpropagation_estimates_without_error(method):
+def test_full_backpropagation_has_angle_zero(method):
     angles = measured(new_run(method))
     assert angles.keys() == LAYERS and max(angles.values()) < 1e-5
 
@@ -84,7 +84,7 @@ def test_the_gradients_are_those_of_the_whole_data_set_however_it_is_batched():
     assert measured(run, 20) == pytest.approx(measured(run, 50), rel=1e-4)
 
 
-def test_the_estimate_goes_on_from_the_memory_of_the_run(tmp_path):
+def test_the_estimate_starts_from_the_memory_of_the_run(tmp_path):
     run = trained(new_run(MSBP), tmp_path, "run")
     remembering = measured(run)
     for memory in memories(run.model).values():
@@ -92,7 +92,7 @@ def test_the_estimate_goes_on_from_the_memory_of_the_run(tmp_path):
     assert remembering["net.0"] != measured(run)["net.0"]
 
 
-def test_watching_changes_no_bit_of_a_run_and_no_second_of_its_clock(tmp_path):
+def test_a_probe_changes_neither_the_run_nor_its_clock(tmp_path):
     plain = trained(new_run(MSBP), tmp_path, "plain")
     after, kept = torch.get_rng_state(), plain.capture()
     watched = trained(new_run(MSBP), tmp_path, "watched", watch=Angle())
@@ -124,7 +124,7 @@ def test_the_exact_gradient_of_the_output_layer_makes_the_total_smaller_than_tha
 
 
 @pytest.mark.parametrize("every", [0, 1.5, True])
-def test_every_so_many_epochs_is_a_whole_number(every):
+def test_the_interval_of_a_probe_must_be_an_integer(every):
     with pytest.raises(ValueError, match="every"):
         Angle(every=every)
 
@@ -137,7 +137,7 @@ def departed(method, batch_size, copies):
     return departures(*sums, hidden_names(run.model))
 
 
-def test_what_is_remembered_with_gamma_1_is_all_that_sums_of_biases_differ_by():
+def test_with_gamma_1_sums_of_bias_gradients_depart_only_by_the_memory():
     msbp, sbp = SparseBackprop(0.1, 1.0), SparseBackprop(0.1, 0.0, name="sbp")
     few, many, lost = (departed(method, 10, n) for method, n in ((msbp, 5), (msbp, 200), (sbp, 200)))
     assert many["bias"] < 0.1 * few["bias"] and many["bias"] < 0.1 * lost["bias"]
@@ -152,6 +152,6 @@ def test_a_probe_keeps_the_departure_beside_the_angle():
     assert whole["departure"] == {"weight": 0.0, "bias": 0.0}
 
 
-def test_a_method_that_the_probe_cannot_see_is_refused_before_training(tmp_path):
+def test_a_method_that_the_probe_does_not_support_is_refused_before_training(tmp_path):
     with pytest.raises(ValueError, match="watch=angle measures what layers propagate"):
         trained(new_run(WeightFeedback(0.1)), tmp_path, "run", watch=Angle())

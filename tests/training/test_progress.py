@@ -42,7 +42,7 @@ def test_no_thread_draws_while_a_phase_is_timed(screen):
         assert threading.active_count() == before
 
 
-def test_elsewhere_there_is_one_plain_line_an_epoch(monkeypatch, caplog):
+def test_without_a_terminal_there_is_one_plain_line_an_epoch(monkeypatch, caplog):
     drawn = io.StringIO()
     monkeypatch.setattr(progress, "console", Console(file=drawn))
     with caplog.at_level(logging.INFO), Progress(20, "uas", "words") as shown:
@@ -82,7 +82,7 @@ def test_lines_of_a_sweeps_worker_name_their_run(monkeypatch, screen):
     assert job() == ""
 
 
-def test_letters_that_the_terminal_lacks_do_not_stop_a_run(monkeypatch):
+def test_characters_that_the_terminal_cannot_encode_do_not_stop_a_run(monkeypatch):
     narrow = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
     monkeypatch.setattr(progress, "console", Console(file=narrow))
     monkeypatch.setattr(logging, "raiseExceptions", False)
@@ -110,7 +110,7 @@ def full_disk():
     ],
     ids=["closed", "full"],
 )
-def test_an_output_that_takes_nothing_more_does_not_stop_a_run(monkeypatch, capfd, opened, why):
+def test_a_closed_output_does_not_stop_a_run(monkeypatch, capfd, opened, why):
     with open(opened(), "w", encoding="utf-8") as stdout:
         monkeypatch.setattr(progress, "console", Screen(file=stdout))
         monkeypatch.setattr(sys, "stdout", stdout)

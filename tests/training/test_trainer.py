@@ -1,4 +1,4 @@
-"""The loop: fair, timed by the rule, repeatable, and exact when it is stopped and goes on."""
+"""The training loop: fair to all methods, timed by phases, deterministic, and exact when resumed."""
 
 import copy
 import math
@@ -73,7 +73,7 @@ class Killed(Exception):
 
 
 class Mortal(Small):
-    """Dies in the loss of the step that is its last; warm-up steps are spared."""
+    """Raises in the loss of its last step; warm-up steps are not counted."""
 
     last = None
     step = 0
@@ -97,7 +97,7 @@ UPDATES = {  # optimizer and learning-rate schedule
 
 @pytest.mark.parametrize(("optimizer", "scheduler"), UPDATES.values(), ids=UPDATES)
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-def test_a_run_killed_at_any_step_goes_on_to_the_same_weights(
+def test_a_run_killed_at_any_step_resumes_to_the_same_weights(
     method, optimizer, scheduler, tmp_path, monkeypatch
 ):
     """Dies every fourth step of 15, so in the middle, at the ends and between epochs."""
@@ -121,7 +121,7 @@ def test_a_run_killed_at_any_step_goes_on_to_the_same_weights(
 
 
 @pytest.mark.parametrize("change", [dict.clear, lambda schedule: schedule.pop("T_max")])
-def test_a_checkpoint_without_its_schedule_is_not_whole(change, tmp_path):
+def test_a_checkpoint_without_its_schedule_is_refused(change, tmp_path):
     trained(new_run(METHODS["msbp"], scheduler=COSINE), checkpoint := at(tmp_path), epochs=1)
     kept = torch.load(checkpoint.path)
     change(kept["scheduler"])
@@ -133,14 +133,14 @@ def test_a_checkpoint_without_its_schedule_is_not_whole(change, tmp_path):
 @pytest.mark.parametrize(
     ("share", "message"), [(1.0, []), (0.5, ["it had 50% of its processor, 90% are needed"])]
 )
-def test_a_run_that_waited_for_the_processor_says_so(share, message, tmp_path):
+def test_a_run_that_waited_for_the_processor_is_marked(share, message, tmp_path):
     now, work = count(), count()
     clock = Clock(now=lambda: next(now), work=lambda: share * next(work))
     run = trained(new_run(METHODS["sbp"], clock=clock), at(tmp_path), epochs=1)
     assert run.disturbed() == message and run.measured()["processor_share"] == clock.processor_share
 
 
-def test_a_run_that_goes_on_says_from_where(tmp_path, caplog):
+def test_a_resumed_run_logs_its_step_and_epoch(tmp_path, caplog):
     checkpoint = at(tmp_path)
     trained(new_run(METHODS["sbp"]), checkpoint, epochs=1)
     with caplog.at_level("INFO"):
@@ -149,12 +149,12 @@ def test_a_run_that_goes_on_says_from_where(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("save_every", [None, 1, 4])
-def test_saving_does_not_move_a_run(save_every, tmp_path):
+def test_saving_does_not_change_a_run(save_every, tmp_path):
     one = trained(new_run(METHODS["msbp"]), at(tmp_path, "one"), save_every=save_every)
     assert equal(one, trained(new_run(METHODS["msbp"]), at(tmp_path, "two")))
 
 
-def test_the_checkpoint_has_memory_method_and_ratios_in_it(tmp_path):
+def test_the_checkpoint_contains_memory_method_and_ratios(tmp_path):
     run = trained(new_run(METHODS["msbp"]), checkpoint := at(tmp_path))
     kept = checkpoint.load()
     assert {name: tuple(m.shape) for name, m in kept["memories"].items()} == {
@@ -187,7 +187,7 @@ class Ticking:
         return self.at
 
 
-def test_a_step_costs_four_phases_and_evaluation_costs_nothing(tmp_path):
+def test_a_step_is_timed_in_four_phases_and_evaluation_is_not_timed(tmp_path):
     clock = Clock(now=Ticking())
     trained(new_run(METHODS["msbp"], clock=clock), at(tmp_path))
     # 15 steps, and one look for a batch at the end of each of 3 epochs
@@ -279,7 +279,7 @@ def test_weights_and_scores_that_are_not_finite_are_neither_saved_nor_recorded(b
     assert not run.state.history and not (tmp_path / "run.pt").exists()
 
 
-def test_clipping_is_called_with_the_gradients_there(tmp_path):
+def test_clipping_is_called_after_the_backward_pass(tmp_path):
     seen = []
 
     def clip(parameters):
@@ -301,7 +301,7 @@ def without(name):
 
 
 def moments(kept):
-    """The optimizer's state of a weight whose rows wait."""
+    """The optimizer's state of a weight with rows behind in their steps."""
     return next(state for state in kept["optimizer"]["state"].values() if "last_step" in state)
 
 
@@ -331,7 +331,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("change", WRONG.values(), ids=WRONG)
-def test_a_checkpoint_with_wrong_fields_is_not_whole(change, tmp_path, interrupted):
+def test_a_checkpoint_with_wrong_fields_is_refused(change, tmp_path, interrupted):
     kept = torch.load(interrupted)
     change(kept)
     torch.save(kept, tmp_path / "run.pt")
@@ -353,7 +353,7 @@ def test_counts_below_one_are_refused(wrong):
         Trainer(**{"epochs": 1} | wrong)
 
 
-def test_a_missing_device_is_refused_with_the_way_out(monkeypatch):
+def test_a_missing_device_is_refused_with_the_remedy(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match="no CUDA device; use trainer.device=cpu or auto"):
         Trainer(1, device="cuda")
@@ -371,7 +371,7 @@ BOTH = (signal.SIGINT, signal.SIGTERM)
 
 @pytest.fixture
 def handlers():
-    """As a terminal sets them, whatever started the tests."""
+    """Set the signal handlers that a terminal sets."""
     before = {number: signal.signal(number, signal.default_int_handler) for number in BOTH}
     yield
     for number, handler in before.items():
@@ -390,7 +390,7 @@ def test_the_first_signal_stops_between_steps_and_the_second_at_once(handlers, f
 
 
 @pytest.mark.parametrize("ignored", BOTH)
-def test_a_signal_that_was_ignored_stays_so(handlers, ignored):
+def test_an_ignored_signal_stays_ignored(handlers, ignored):
     signal.signal(ignored, signal.SIG_IGN)
     other = next(number for number in BOTH if number != ignored)
     with stop_between_steps() as stop:

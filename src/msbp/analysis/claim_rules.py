@@ -265,8 +265,9 @@ def slope_by_k(config: Config, measured: Measured) -> Iterator[Setting]:
     for method in ("sbp", "msbp"):
         times = relative_times(result, method, "dense")
         times = times[(times.k > 0) & (times.k <= config["largest"]) & (times.ratio > 0)]
-        effect = log_slope(np.log(times.k), times.ratio) if len(times) > 2 else None
-        yield Setting("MLPs", f"MNIST: {method.upper()}", command, method, effect=effect, n=len(times))
+        n = times.k.nunique()
+        effect = log_slope(np.log(times.k), times.ratio) if n > 2 else None
+        yield Setting("MLPs", f"MNIST: {method.upper()}", command, method, effect=effect, n=n)
 
 
 def slope_by_gamma(config: Config, measured: Measured) -> Iterator[Setting]:
@@ -277,8 +278,9 @@ def slope_by_gamma(config: Config, measured: Measured) -> Iterator[Setting]:
     result, command = swept_result(config, measured)
     times = relative_times(result, "msbp", "sbp")
     times = times[(times.value > 0) & (times.ratio > 0)]
-    effect = log_slope(times.value, times.ratio) if len(times) > 2 else None
-    yield Setting("MLPs", "MNIST: MSBP", command, effect=effect, n=len(times))
+    n = times.value.nunique()
+    effect = log_slope(times.value, times.ratio) if n > 2 else None
+    yield Setting("MLPs", "MNIST: MSBP", command, effect=effect, n=n)
 
 
 def relative_times(result: Result | None, name: str, than: str) -> pd.DataFrame:
@@ -292,7 +294,8 @@ def relative_times(result: Result | None, name: str, than: str) -> pd.DataFrame:
         if {name, than} <= rows.keys() and rows[than]["bp_ms"]:
             k = max(rows[name].get("k_per_layer", {}).values(), default=0)
             ratios.append((point["value"], k, rows[name]["bp_ms"] / rows[than]["bp_ms"]))
-    return pd.DataFrame(ratios, columns=["value", "k", "ratio"], dtype=float)
+    times = pd.DataFrame(ratios, columns=["value", "k", "ratio"])
+    return times.apply(pd.to_numeric, errors="coerce").astype(float)  # a sweep may be over words
 
 
 def swept_result(config: Config, measured: Measured) -> tuple[Result | None, str]:

@@ -56,7 +56,7 @@ class Unit:
         """Return a number as text without its suffix, never as -0.00; a dash for a missing one."""
         if shown is None or not np.isfinite(shown):
             return EMPTY
-        return format(round(shown, 3 if "%" in self.form else 2) + 0.0, self.form)
+        return format(round(round(shown, 9), 3 if "%" in self.form else 2) + 0.0, self.form)
 
     def edge(self, shown: float) -> str:
         """Return the edge of a claim as text."""

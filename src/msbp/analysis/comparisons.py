@@ -15,7 +15,7 @@ from .render import COMMAND, EMPTY, Document, Sheet
 from .runs import Sources
 from .settings import Config
 from .statistics import Interval, mean_interval
-from .table_text import count_cell, score_cell, tabulated
+from .table_text import count_cell, score_cell, signed, tabulated
 from .tables import Table, fill
 from .verdicts import LEAST, Family, Region, Setting, Verdict, Word, judge
 
@@ -74,8 +74,8 @@ def gain_text(gains: pd.Series) -> str:
     if not len(gains):
         return EMPTY
     interval = mean_interval(gains)
-    mean = f"{gains.mean():+.2f}"
-    return mean if interval is None else f"{mean} ({interval.low:+.2f} to {interval.high:+.2f})"
+    mean = signed(gains.mean())
+    return mean if interval is None else f"{mean} ({signed(interval.low)} to {signed(interval.high)})"
 
 
 def numbers(config: Config, table: Table) -> pd.DataFrame:

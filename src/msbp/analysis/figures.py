@@ -146,7 +146,7 @@ def departure(config: Config, sources: Sources) -> Document:
     parts = [sources.angles[:0]]
     for colour, covered in enumerate(coverage(config, sources), 1):
         angles = sources.angles_of(covered.row.overrides)
-        angles = angles[[("departure" in record) for record in angles.record]]
+        angles = angles[[record.get("departure") is not None for record in angles.record]]
         for kind, style in (("weight", "-"), ("bias", "--")) if len(angles) else ():
             values = pd.Series([record["departure"][kind] for record in angles.record], angles.index)
             line = over_training(values, angles.epoch)

@@ -1,11 +1,12 @@
 """Models of the files that measurements leave besides records: angles, benchmarks, checks of the theory."""
 
+import math
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ..record import validated
+from ..record import Amount, Count, Integer64, Number, Ordinal, Positive, Ratio, validated
 
 RECORDS, BENCHMARKS, THEORY = "records.jsonl", "bench.json", "theory.json"
 DIVERGED = "diverged.json"  # in the folder of a run that did, in place of a record
@@ -13,6 +14,7 @@ WHOLE_PASS = 2  # the first timing rule by which BP is the whole backward pass
 EARLIER_RULE = "BP is not shown: it was timed by the earlier rule, which left ∂ℓ/∂W to the update"
 ROUNDING = 1e-5  # milliseconds
 Result = Mapping[str, Any]  # of a benchmark
+Radians = Annotated[float, Field(ge=0, le=math.pi)]
 
 
 class Stored(BaseModel):
@@ -25,9 +27,9 @@ class DivergedRun(Stored):
     """A run that ended without a record, because its numbers were not finite."""
 
     signature: str
-    seed: int
-    epoch: int
-    step: int
+    seed: Integer64
+    epoch: Ordinal
+    step: Count
     reason: str
 
 
@@ -35,62 +37,88 @@ class AngleConfig(Stored):
     """The run in which an angle was measured."""
 
     signature: str
-    seed: int
+    seed: Integer64
     method: str
 
 
 class AngleParts(Stored):
     """Angles in radians, by module and together; those of single modules are extra fields."""
 
-    total: float
-    hidden: float
+    total: Radians
+    hidden: Radians
+
+
+class Departure(Stored):
+    """Distance of the estimated gradient from the true one, by the length of that."""
+
+    weight: Amount
+    bias: Amount
 
 
 class Angle(Stored):
     """One measurement of the gradient estimation angle, a line of `angles.jsonl`."""
 
     config: AngleConfig
-    k: int
-    step: int = Field(ge=0)
-    epoch: float
+    k: Integer64
+    step: Count
+    epoch: Amount
     angle: AngleParts
+    departure: Departure | None = None
 
 
 class SpeedUps(Stored):
-    bp: float
-    bp_update: float
-    total: float
+    bp: Positive
+    bp_update: Positive
+    total: Positive
 
 
-class BenchmarkRow(Stored):
+class RowTimes(Stored):
     """Milliseconds of one model's step."""
 
     name: str
-    forward_ms: float
-    bp_ms: float
-    update_ms: float
-    bp_update_ms: float
-    total_ms: float
-    bp_p10_ms: float
-    bp_p90_ms: float
-    bp_materialised_ms: float | None = None  # by rule 1 of timing
-    bp_gflops: float
-    peak_mib: float | None
-    steps: int
-    k_per_layer: dict[str, int]
+    forward_ms: Positive
+    bp_ms: Positive
+    update_ms: Positive
+    bp_update_ms: Positive
+    total_ms: Positive
+
+
+class BenchmarkRow(RowTimes):
+    """Milliseconds of one model's step, over all repetitions, with its costs and speed-ups."""
+
+    bp_p10_ms: Positive
+    bp_p90_ms: Positive
+    bp_materialised_ms: Positive | None = None  # by rule 1 of timing
+    bp_gflops: Amount
+    peak_mib: Number | None
+    steps: Ordinal
+    k_per_layer: dict[str, Integer64]
     vs_torch: SpeedUps | None
     vs_dense: SpeedUps | None
 
 
-class Point(Stored):
-    value: float | str | bool | None
+class Repetition(Stored):
+    """Milliseconds of the rows of models that were built anew."""
+
+    rows: list[RowTimes]
+
+
+class Rows(Stored):
+    """The rows of a case or of a point of a sweep; files of earlier versions lack repetitions."""
+
+    cpu_share: Amount = 1.0
     rows: list[BenchmarkRow]
+    repetitions: list[Repetition] = []
+
+
+class Point(Rows):
+    value: Number | str | bool | None
 
 
 class Protocol(Stored):
     """The number of times that the models were built anew; 1 in files of earlier versions, which omit it."""
 
-    repetitions: int = 1
+    repetitions: Ordinal = 1
 
 
 class Benchmark(Stored):
@@ -98,7 +126,7 @@ class Benchmark(Stored):
 
     case: str
     sweep: str | None
-    threads: int
+    threads: Ordinal
     allocator: str
     cpu: str
     torch: str
@@ -106,12 +134,12 @@ class Benchmark(Stored):
     commit: str
     dirty: bool
     settings: str = ""
-    timing_rule: int = Field(default=1, ge=1)
+    timing_rule: Ordinal = 1
     protocol: Protocol = Protocol()
 
 
-class Case(Benchmark):
-    rows: list[BenchmarkRow]
+class Case(Benchmark, Rows):
+    pass
 
 
 class Sweep(Benchmark):
@@ -124,19 +152,19 @@ class StepPart(Stored):
 
     phase: str
     part: str
-    ms: float = Field(ge=0)
-    bytes: int = Field(ge=0)
-    flops: int = Field(ge=0)
+    ms: Positive
+    bytes: Count
+    flops: Count
 
 
 class Breakdown(Benchmark):
     """The parts of a step of one row, and the machine's rates of operations and of memory."""
 
     row: str
-    steps: int
-    step_ms: float = Field(gt=0)
-    peak_gflops: float = Field(gt=0)
-    peak_gb_s: float = Field(gt=0)
+    steps: Ordinal
+    step_ms: Positive
+    peak_gflops: Positive
+    peak_gb_s: Positive
     parts: list[StepPart] = Field(min_length=1)
 
     @model_validator(mode="after")
@@ -152,7 +180,7 @@ class Check(Stored):
     """One check of a lemma or theorem; where the bound applies to no problem, its numbers may be missing."""
 
     holds: bool
-    applies: bool | int | dict[str, int] = True
+    applies: bool | Count | dict[str, Count] = True
 
     @model_validator(mode="after")
     def _is_complete(self) -> Self:
@@ -163,17 +191,17 @@ class Check(Stored):
 
 
 class Lemma2(Check):
-    rho: float
-    trials: int
-    least_margin: float
+    rho: Amount
+    trials: Count
+    least_margin: Number
 
 
 class Lemma3(Check):
     """The margins of several parts, with the number of problems to which the bound of each applies."""
 
-    r: float
-    applies: dict[str, int]
-    least_margin: dict[str, float | None]
+    r: Ratio
+    applies: dict[str, Count]
+    least_margin: dict[str, Number | None]
 
     @model_validator(mode="after")
     def _counts_every_part(self) -> Self:
@@ -183,28 +211,28 @@ class Lemma3(Check):
 
 
 class Lemma4(Check):
-    theta: float
-    applies: int
-    r: list[float] = []
-    largest_angle: float | None = None
+    theta: Radians
+    applies: Count
+    r: list[Ratio] = []
+    largest_angle: Radians | None = None
 
 
 class Theorem1(Check):
-    r: float
-    mu_over_L: float
+    r: Ratio
+    mu_over_L: Amount
     applies: bool
-    steps: int | None = None
-    sin_theta: float | None = None
-    largest_factor: float | None = None
+    steps: Count | None = None
+    sin_theta: Number | None = None
+    largest_factor: Number | None = None
 
 
 class Theorem2(Check):
-    theta: float
-    applies: int
-    trials: int = 0
-    r: float | None = None
-    sizes: list[int] = []
-    largest_angle: list[float] = []
+    theta: Radians
+    applies: Count
+    trials: Count = 0
+    r: Ratio | None = None
+    sizes: list[Ordinal] = []
+    largest_angle: list[Radians] = []
 
 
 class Theory(Stored):

@@ -183,7 +183,7 @@ def derived(record: Record) -> Fields:
         "dropped_entries": 100 * mean([layer.entries for layer in dropped]),
         "dropped_norm": 100 * mean([layer.squared_norm for layer in dropped]),
     }
-    platform = "|".join(str(getattr(record, name)) for name in PLATFORM)
+    platform = tuple(getattr(record, name) for name in PLATFORM)
     seconds = {"bp_update_s": record.bp_s + record.update_s}
     return seconds | shares | {"platform": platform, "other_bleu": other_bleu(record)}
 
@@ -220,7 +220,7 @@ def contents(paths: Iterable[Path], damaged: list[str]) -> Iterator[tuple[str, s
     """Yield the files with their texts; those that cannot be read are added to damaged."""
     for path in paths:
         try:
-            yield str(path), path.read_bytes().decode("utf-8", errors="replace")
+            yield str(path), path.read_bytes().decode("utf-8", errors="surrogateescape")
         except OSError as error:
             damaged.append(f"{path}: {error.strerror}")
 
@@ -258,7 +258,13 @@ def read_benchmarks(path: Path, damaged: list[str]) -> list[Result]:
     for source, text in contents([path] * path.exists() if listed else sorted(path.glob("*.json")), damaged):
         try:
             value = parsed(text)
-            results += [checked(each) for each in (value if listed and isinstance(value, list) else [value])]
         except ValueError as error:
             damaged.append(f"{source}: {error}")
+            continue
+        several = listed and isinstance(value, list)
+        for number, each in enumerate(value if several else [value], 1):
+            try:
+                results.append(checked(each))
+            except ValueError as error:
+                damaged.append(f"{source}{f' result {number}' * several}: {error}")
     return results

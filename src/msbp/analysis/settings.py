@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -63,7 +63,7 @@ class Row:
         if self.within:
             return shlex.join([*shlex.split(self.within), *where])
         task, *rest = self.overrides
-        return command([task, *where], rest, self.seeds)
+        return command([task, *where], rest, range(self.seeds))
 
 
 class SettingStore:
@@ -129,9 +129,11 @@ def settings_from(conf: Path, compose: Compose, store: Path | None = None) -> Se
     return lambda overrides: settled(tuple(overrides))
 
 
-def command(shared: Sequence[str], row: Sequence[str], seeds: int) -> str:
+def command(shared: Sequence[str], row: Sequence[str], seeds: Collection[int]) -> str:
     """Return the shell command that runs these seeds; those that are on record are not run again."""
-    return shlex.join(["python", "-m", "src.train", "-m", *shared, f"seed=range(0,{seeds})", *row])
+    consecutive = max(seeds, default=-1) < len(seeds)
+    named = f"range(0,{len(seeds)})" if consecutive else ",".join(map(str, sorted(seeds)))
+    return shlex.join(["python", "-m", "src.train", "-m", *shared, f"seed={named}", *row])
 
 
 def together(commands: Sequence[str]) -> str:

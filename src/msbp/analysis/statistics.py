@@ -42,21 +42,24 @@ class Tested:
 
 def pooled_t(less: Values, more: Values) -> Tested | None:
     """Student's t of H₁: mean of less < mean of more, with one variance for both, as in the paper."""
-    return _one_sided_t(less, more, equal_var=True)
+    n = len(less), len(more)
+    if min(n) < 2 or (constant(less) and constant(more)):
+        return None
+    gap = float(np.mean(more) - np.mean(less))
+    return _one_sided_t(Effect(gap, pooled_variance(less, more) * (1 / n[0] + 1 / n[1]), sum(n) - 2), n)
 
 
 def welch_t(less: Values, more: Values) -> Tested | None:
     """The same hypothesis without equal variances."""
-    return _one_sided_t(less, more, equal_var=False)
-
-
-def _one_sided_t(less: Values, more: Values, equal_var: bool) -> Tested | None:
     n = len(less), len(more)
     if min(n) < 2 or (constant(less) and constant(more)):
         return None
-    result = stats.ttest_ind(more, less, equal_var=equal_var, alternative="greater")
-    df = float(result.df)
-    return Tested(float(result.statistic), (df,), float(result.pvalue), critical_t(df), n)
+    return _one_sided_t(mean_effect(more) - mean_effect(less), n)
+
+
+def _one_sided_t(gap: "Effect", n: tuple[int, int]) -> Tested:
+    """Return t of H₁: the gap is above 0."""
+    return Tested(gap.estimate / gap.variance**0.5, (gap.df,), gap.p_above(0), critical_t(gap.df), n)
 
 
 def brown_forsythe(wide: Values, narrow: Values) -> Tested | None:
@@ -85,10 +88,10 @@ def paired_t(first: Values, second: Values) -> Tested | None:
     gain = np.asarray(second, dtype=float) - np.asarray(first, dtype=float)
     if gain.size < 2 or constant(gain):
         return None
-    n = gain.size
-    result = stats.ttest_rel(second, first)
+    effect, n = mean_effect(gain), gain.size
+    p = 2 * min(effect.p_above(0), effect.p_below(0))
     critical = float(stats.t.isf(LEVEL / 2, n - 1))
-    return Tested(float(result.statistic), (n - 1,), float(result.pvalue), critical, (n, n))
+    return Tested(effect.estimate / effect.variance**0.5, (n - 1,), p, critical, (n, n))
 
 
 def critical_t(df: float) -> float:
@@ -115,8 +118,14 @@ def effect_size(less: Values, more: Values) -> float | None:
     df = len(less) + len(more) - 2
     if min(len(less), len(more)) < 2 or (constant(less) and constant(more)):
         return None
-    squares = np.var(less, ddof=1) * (len(less) - 1) + np.var(more, ddof=1) * (len(more) - 1)
-    return float((np.mean(more) - np.mean(less)) / np.sqrt(squares / df) * (1 - 3 / (4 * df - 1)))
+    sd = pooled_variance(less, more) ** 0.5
+    return float((np.mean(more) - np.mean(less)) / sd * (1 - 3 / (4 * df - 1)))
+
+
+def pooled_variance(one: Values, other: Values) -> float:
+    """Return the variance that two samples share, about a mean of their own each."""
+    squares = np.var(one, ddof=1) * (len(one) - 1) + np.var(other, ddof=1) * (len(other) - 1)
+    return float(squares / (len(one) + len(other) - 2))
 
 
 def constant(values: Values) -> bool:
@@ -141,8 +150,7 @@ def difference(less: Values, more: Values) -> Interval | None:
     gap = float(np.mean(more) - np.mean(less))
     if constant(less) and constant(more):
         return Interval(gap, gap, gap)
-    interval = stats.ttest_ind(more, less, equal_var=False).confidence_interval(1 - LEVEL)
-    return Interval(gap, float(interval.low), float(interval.high))
+    return (mean_effect(more) - mean_effect(less)).interval()
 
 
 def mean_interval(values: Values) -> Interval | None:
@@ -222,6 +230,7 @@ def pooled(effects: Sequence[Effect], weights: Values | None = None) -> Effect:
 
 def log_sd(samples: Sequence[Values]) -> Effect:
     """The logarithm of the standard deviation that normal samples share, without bias; variance known."""
+    samples = [values for values in samples if len(values)]
     df = sum(len(values) - 1 for values in samples)
     squares = sum(float(np.var(values)) * len(values) for values in samples)
     if df < 1 or not squares:
@@ -238,6 +247,6 @@ def jackknife(statistic: Callable[[np.ndarray], float], runs: np.ndarray) -> np.
 
 
 def log_slope(x: Values, y: Values) -> Effect:
-    """The slope of log y by x, by least squares; at least three points."""
+    """The slope of log y by x, by least squares; at least three points that differ in x."""
     line = stats.linregress(x, np.log(y))
     return Effect(float(line.slope), float(line.stderr) ** 2, len(x) - 2)

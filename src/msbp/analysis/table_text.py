@@ -135,8 +135,16 @@ def score_cell(mean: float, sd: float, delta: float = math.nan) -> str:
     if pd.isna(mean):
         return ""
     deviation = "" if pd.isna(sd) else f" ± {sd:.2f}"
-    # + 0.0: a rounded -0.001 is 0.00, without a sign.
-    return f"{mean:.2f}{deviation}" + ("" if pd.isna(delta) else f" ({round(delta, 2) + 0.0:+.2f})")
+    return f"{mean:.2f}{deviation}" + ("" if pd.isna(delta) else f" ({signed(delta)})")
+
+
+def signed(points: float) -> str:
+    """Return a difference with its sign and two decimals, in every text alike.
+
+    Nine decimals first: a half is rounded the same way however the difference was summed. + 0.0: a rounded
+    -0.001 is 0.00, without a sign.
+    """
+    return f"{round(round(points, 9), 2) + 0.0:+.2f}"
 
 
 def strengths(table: Table, blocks: Iterable[pd.DataFrame]) -> Iterator[str]:
@@ -157,10 +165,10 @@ def strengths(table: Table, blocks: Iterable[pd.DataFrame]) -> Iterator[str]:
         best = known[-1]
         both = table.common(first, best)
         if len(both):
-            gain = round((both[best] - both[first]).mean(), 2) + 0.0
+            gain = signed((both[best] - both[first]).mean())
             sentence += (
-                f" {bare(block.label[best])} gains {gain:+.2f} over our baseline; the paper's gains "
-                f"{papers[best] - papers[first]:+.2f} over its own."
+                f" {bare(block.label[best])} gains {gain} over our baseline; the paper's gains "
+                f"{signed(papers[best] - papers[first])} over its own."
             )
         yield sentence
 
@@ -200,9 +208,8 @@ def paired_tests(table: Table, block: pd.DataFrame) -> Iterator[str]:
             gains = both[two] - both[one]
             same = "the same gain in every run" if gains.any() else "equal scores in every run"
             p = f"p = {test.p:.3f}" if test else same
-            gain = round(gains.mean(), 2) + 0.0
             names = f"{bare(block.label[two])} against {bare(block.label[one])}"
-            parts.append(f"{names} {gain:+.2f} ({p}, n = {len(both)})")
+            parts.append(f"{names} {signed(gains.mean())} ({p}, n = {len(both)})")
     if parts:
         yield f"Paired t-tests of {block.title.iloc[0]}, two-sided: {'; '.join(parts)}."
 

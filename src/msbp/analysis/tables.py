@@ -115,15 +115,15 @@ def filled(name: str, caption: str, columns: Sequence[str], rows: pd.DataFrame, 
     table.rows["n"] = table.rows.n.fillna(0).astype(int)
     table.rows = table.rows.join(comparisons(matched, rows)).join(paper_comparisons(rows))
     if "shared" in rows:
-        counts = matched.groupby("row").seed.max().add(1).reindex(rows.index).fillna(0).astype(int)
-        seeds = counts.clip(lower=rows.seeds)
+        present = matched.groupby("row").seed.agg(set)
+        seeds = [present.get(row, set()).union(range(n)) for row, n in rows.seeds.items()]
         words = zip(rows.shared, rows.overrides, seeds, rows.signature, strict=True)
         table.rows["command"] = [command(*row) if known else "" for *row, known in words]
     add_remarks(table)
     return table
 
 
-def common_platform(block: pd.DataFrame, first: int) -> str | None:
+def common_platform(block: pd.DataFrame, first: int) -> tuple | None:
     """Return the platform that times most of a block: the baseline above all, then rows, runs, the newest."""
     timed = block[block.times_comparable].assign(baseline=block.row == first)
     worth = timed.groupby("platform").agg(
@@ -135,14 +135,14 @@ def common_platform(block: pd.DataFrame, first: int) -> str | None:
     return None if worth.empty else worth.sort_values(list(worth)).index[-1]
 
 
-def reason_untimed(run: pd.Series, platform: str | None) -> str:
+def reason_untimed(run: pd.Series, platform: tuple | None) -> str:
     """Return why a run's seconds compare with none of its block; nothing where they do."""
     if not run.times_comparable:
         reasons = run.disturbed or ["ran in parallel" + " or resumed elsewhere" * run.resumed]
         # the share of a processor differs from run to run, and runs are counted by their reason
         same = (re.sub(r"\d+% of its processor.*", "too little of its processor", each) for each in reasons)
         return " and ".join(reason.removeprefix("it ") for reason in same)
-    parts = zip(PLATFORM.values(), run.platform.split("|"), (platform or "").split("|"), strict=True)
+    parts = zip(PLATFORM.values(), run.platform, platform or (), strict=True)
     differ = [name for name, ours, theirs in parts if ours != theirs]
     return f"ran with another {' and '.join(differ)} than those with times" if differ else ""
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..optim import kernels as optimizers
 from ..sparse.kernels import (
-    adam_sgd,
     chain_backward,
     chain_forward,
     conv,
@@ -203,7 +203,7 @@ def of_sparse_backward(call: Call) -> Works:
 def of_adam(call: Call) -> Works:
     works: Works = defaultdict(Work)
     horizon = call["powers1"].size - 1
-    for r in records(call["table"], call["count"], adam_sgd.UPDATE):
+    for r in records(call["table"], call["count"], optimizers.UPDATE):
         n, i, u = int(r["n"]), int(r["i"]), int(r["u"])
         if not r["rows"]:
             works[DENSE_UPDATE] = works[DENSE_UPDATE].plus(7 * BYTES * n * i, ROOTS[0] * n * i)
@@ -219,7 +219,7 @@ def of_adam(call: Call) -> Works:
 
 def of_sgd(call: Call) -> Works:
     works: Works = defaultdict(Work)
-    for r in records(call["table"], call["count"], adam_sgd.UPDATE):
+    for r in records(call["table"], call["count"], optimizers.UPDATE):
         moved, operations = (5, 4) if r["first"] else (3, 2)
         touched = int(r["n"]) if r["first"] or not r["rows"] else int(r["u"])
         size, part = touched * int(r["i"]), UPDATED if r["rows"] else DENSE_UPDATE
@@ -281,6 +281,6 @@ WORKS: dict[Kernel, Callable[[Call], Works]] = {
     conv.keep_largest: of_arrays(SELECTION),
     conv.weight_gradient: of_arrays(GRAD_W, scattered),
     conv.input_gradient: of_arrays(GRAD_X, scattered),
-    adam_sgd.adam: of_adam,
-    adam_sgd.sgd: of_sgd,
+    optimizers.adam: of_adam,
+    optimizers.sgd: of_sgd,
 }

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from ..sparse.kernels import adam_sgd, chain_backward, chain_forward, lstm_backward, lstm_forward
+from ..optim import kernels as optimizers
+from ..sparse.kernels import chain_backward, chain_forward, lstm_backward, lstm_forward
 from . import kernel_work as parts
 from .kernel_work import Call, Kernel, floats, integers, records
 
@@ -125,7 +126,7 @@ def adam(kernel: Kernel, call: Call) -> Seconds:
 
     Neither is the rest of both: rows in order are read faster than rows among which some are skipped.
     """
-    copies, table = Copies(), records(call["table"], call["count"], adam_sgd.UPDATE).copy()
+    copies, table = Copies(), records(call["table"], call["count"], optimizers.UPDATE).copy()
     steps = []
     for r in table:
         n, i = int(r["n"]), int(r["i"])
@@ -207,5 +208,5 @@ REPLAYS: dict[Kernel, Replay] = {
     lstm_forward.forward: through_time,
     lstm_backward.sparse_backward: back_through_time,
     lstm_backward.dense_backward: back_through_time,
-    adam_sgd.adam: adam,
+    optimizers.adam: adam,
 }

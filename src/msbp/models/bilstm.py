@@ -49,19 +49,19 @@ class BiLSTM(nn.Module):
         self.msbp_hidden_layers = [["lstm"]]
 
     def forward(self, words: Tensor, features: Tensor, sizes: Tensor) -> Tensor:
-        """Logits (N, C) of words (N) and their features (N, F); sizes (T): of time steps, in words."""
+        """Return logits (N, C) of words (N) and their features (N, F); sizes (T): of time steps, in words."""
         columns = zip(self.features.values(), features.unbind(1), strict=True)
         x = torch.cat([self.words(words), *(table(column) for table, column in columns)], 1)
         rows, _ = self.lstm(PackedSequence(x, sizes.cpu()))
         return self.output(self.dropout(rows.data))
 
     def loss(self, words: Tensor, features: Tensor, sizes: Tensor, tags: Tensor) -> Tensor:
-        """Mean cross-entropy of tags (N)."""
+        """Return the mean cross-entropy of tags (N)."""
         return cross_entropy(self(words, features, sizes), tags)
 
 
 def width_of(feature: str, widths: Mapping[str, int]) -> int:
-    """The width of a feature's embedding. ValueError if none is given."""
+    """Return the width of a feature's embedding. ValueError if none is given."""
     if feature not in widths:
         raise ValueError(
             f"model.widths has no {feature}: give the width of its embedding, or leave the feature out"

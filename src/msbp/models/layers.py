@@ -17,7 +17,7 @@ checked = validate_call(config=ConfigDict(strict=True, arbitrary_types_allowed=T
 
 
 def word_embedding(kind: Embedding, words: int, width: int, vectors: Tensor | None) -> nn.Embedding:
-    """An embedding of V words: random vectors of that width, or the given vectors (V, E).
+    """Return an embedding of V words: random vectors of that width, or the given vectors (V, E).
 
     kind: random (trained from noise) | static (given vectors, fixed) | non_static (given and trained).
     ValueError for static and non_static without vectors, and for a width that is neither the default nor that
@@ -38,7 +38,7 @@ def word_embedding(kind: Embedding, words: int, width: int, vectors: Tensor | No
 def hidden_stack(
     inputs: int, hidden: int, layers: int, outputs: int, dropout: float, activation: type[nn.Module] = nn.ReLU
 ) -> tuple[nn.Sequential, list[list[str]]]:
-    """Hidden layers of linear, activation and dropout, then a linear output layer.
+    """Return hidden layers of linear, activation and dropout, then a linear output layer.
 
     Also the names of the hidden ones in a model whose attribute `net` is all of it.
     """

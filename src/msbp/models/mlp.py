@@ -23,9 +23,9 @@ class MLP(nn.Module):
         self.net, self.msbp_hidden_layers = hidden_stack(inputs, hidden, layers, outputs, dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, o) of pixels (B, i)."""
+        """Return logits (B, o) of pixels (B, i)."""
         return self.net(x)
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
-        """Mean cross-entropy of labels y (B)."""
+        """Return the mean cross-entropy of labels y (B)."""
         return cross_entropy(self(x), y)

@@ -33,9 +33,9 @@ class Parser(nn.Module):
         )
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Logits (B, C) of the features' tokens (B, 48)."""
+        """Return logits (B, C) of the features' tokens (B, 48)."""
         return look_up(self.embedding, self.net, tokens)
 
     def loss(self, tokens: Tensor, legal: Tensor, transitions: Tensor) -> Tensor:
-        """Mean cross-entropy of the right transitions (B) among the legal ones (B, C)."""
+        """Return the mean cross-entropy of the right transitions (B) among the legal ones (B, C)."""
         return cross_entropy(self(tokens), transitions, allowed=legal)

@@ -46,16 +46,16 @@ class Attention(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def source(self, context: Tensor, padding: Tensor) -> Source:
-        """Keys and padding beside the encoder's outputs (B, S, H)."""
+        """Return keys and padding beside the encoder's outputs (B, S, H)."""
         return Source(context, context if self.kind == "dot" else self.score(context), padding)
 
     def attend(self, states: Tensor, source: Source) -> Tensor:
-        """The means of the context (B, T, H), weighted by the scores of states (B, T, H)."""
+        """Return the means of the context (B, T, H), weighted by the scores of states (B, T, H)."""
         scores = states @ source.keys.transpose(1, 2)
         return scores.masked_fill(source.padding.unsqueeze(1), -torch.inf).softmax(2) @ source.context
 
     def forward(self, states: Tensor, attended: Tensor) -> Tensor:
-        """The attentional states (N, H) of states and their attended means (N, H)."""
+        """Return the attentional states (N, H) of states and their attended means (N, H)."""
         both = self.combine(torch.cat([attended, states], 1))
         if self.kind != "luong_gate":
             return both.tanh()
@@ -72,7 +72,7 @@ class State:
     sentence: Tensor
 
     def select(self, index: Tensor) -> "State":
-        """The rows of index, in its order; a row may come more than once, or never again."""
+        """Return the rows of index, in its order; a row may be repeated or left out."""
         sentence, source = self.sentence[index], self.source
         if not torch.equal(sentence, self.sentence):  # a beam mostly reorders rows of one sentence
             source = Source(*(part[index] for part in source))
@@ -120,7 +120,7 @@ class Seq2Seq(nn.Module):
         self.msbp_hidden_layers = [["encoder"], ["decoder"]]
 
     def forward(self, source: Tensor, lengths: Tensor, inputs: Tensor, sizes: Tensor) -> Tensor:
-        """Logits (N, V) of the word after each of the input words (B, T), in the order of `packed`.
+        """Return logits (N, V) of the word after each of the input words (B, T), in the order of `packed`.
 
         sizes (B): the number of input words of each sentence.
         """
@@ -132,7 +132,7 @@ class Seq2Seq(nn.Module):
         return self._logits(rows.data, attended)
 
     def loss(self, source: Tensor, lengths: Tensor, inputs: Tensor, labels: Tensor) -> Tensor:
-        """Mean cross-entropy of the labels (B, T), which follow the input words (B, T).
+        """Return the mean cross-entropy of the labels (B, T), which follow the input words (B, T).
 
         source (B, S), lengths (B); all are padded with 0.
         """
@@ -143,7 +143,7 @@ class Seq2Seq(nn.Module):
         return cross_entropy(logits, target)
 
     def encode(self, source: Tensor, lengths: Tensor) -> State:
-        """The state before the first word; source (B, S), lengths (B)."""
+        """Return the state before the first word; source (B, S), lengths (B)."""
         words = self._embedded(self.source_embedding, packed(source, lengths))
         rows, (h, c) = self.encoder(words)
         context, _ = pad_packed_sequence(rows, batch_first=True, total_length=source.shape[1])
@@ -154,7 +154,7 @@ class Seq2Seq(nn.Module):
         return State(self._first(h), self._first(c), self.attention.source(context, padding), sentence)
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Log-probabilities (A, V) of the words after tokens (A), and the next state."""
+        """Return log-probabilities (A, V) of the words after tokens (A), and the next state."""
         x = self.embedding_dropout(self.target_embedding(tokens)).unsqueeze(0)
         rows, (h, c) = self.decoder(x, (state.h, state.c))
         attended = self.attention.attend(rows.transpose(0, 1), state.source).squeeze(1)
@@ -168,11 +168,11 @@ class Seq2Seq(nn.Module):
         return self.output(self.dropout(self.attention(states, attended)))
 
     def _first(self, last: Tensor) -> Tensor:
-        """The decoder's first states (L, B, H) from the encoder's last ones (2 L, B, ·)."""
+        """Return the decoder's first states (L, B, H) from the encoder's last ones (2 L, B, ·)."""
         forward, backward = last[::2], last[1::2]
         return forward.contiguous() if self.directions == "sum" else torch.cat([forward, backward], 2)
 
 
 def packed(padded: Tensor, lengths: Tensor) -> PackedSequence:
-    """Rows of the sequences (B, T, ...), time step after time step, the longest sequence first."""
+    """Return rows of the sequences (B, T, ...), time step after time step, the longest sequence first."""
     return pack_padded_sequence(padded, lengths.cpu(), batch_first=True, enforce_sorted=False)

@@ -40,7 +40,7 @@ class TextCNN(nn.Module):
         self.msbp_hidden_layers = [[f"convs.{i}" for i in range(len(windows))]]
 
     def forward(self, words: Tensor, offsets: Tensor) -> Tensor:
-        """Logits (B, o) of words (N) with the offsets of sentences in them (B + 1)."""
+        """Return logits (B, o) of words (N) with the offsets of sentences in them (B + 1)."""
         if self.max_norm is not None and self.training:
             with torch.no_grad():
                 self.output.weight.renorm_(2, 0, self.max_norm)
@@ -50,5 +50,5 @@ class TextCNN(nn.Module):
         return self.output(self.dropout(features))
 
     def loss(self, words: Tensor, offsets: Tensor, labels: Tensor) -> Tensor:
-        """Mean cross entropy of labels (B)."""
+        """Return the mean cross entropy of labels (B)."""
         return cross_entropy(self(words, offsets), labels)

@@ -81,7 +81,7 @@ class Transformer(nn.Module):
         self.msbp_hidden_layers = [[f"blocks.{i}.{name}" for name in SPARSE[sparse]] for i in range(layers)]
 
     def forward(self, words: Tensor, offsets: Tensor) -> Tensor:
-        """Logits (B, o) of words (N) with the offsets of sentences in them (B + 1)."""
+        """Return logits (B, o) of words (N) with the offsets of sentences in them (B + 1)."""
         lengths = offsets.diff()
         sentence = torch.repeat_interleave(lengths)
         position = torch.arange(len(words), device=words.device) - offsets[sentence]
@@ -94,7 +94,7 @@ class Transformer(nn.Module):
         return self.output(sums / lengths[:, None])
 
     def loss(self, words: Tensor, offsets: Tensor, labels: Tensor) -> Tensor:
-        """Mean cross entropy of labels (B)."""
+        """Return the mean cross entropy of labels (B)."""
         return cross_entropy(self(words, offsets), labels)
 
 

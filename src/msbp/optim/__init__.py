@@ -1,6 +1,6 @@
 """Adam, AdamW and SGD of torch, and clipping; row-sparse gradients are taken without forming dense ones.
 
-One kernel call (sparse/kernels/adam_sgd.py) updates all parameters of a group that are float32 on the CPU;
+One kernel call (kernels.py) updates all parameters of a group that are float32 on the CPU;
 others go through plain torch.
 """
 

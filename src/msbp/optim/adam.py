@@ -5,7 +5,6 @@ import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,8 +13,9 @@ from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
 from ..sparse.buffers import address
-from ..sparse.kernels import adam_sgd, parallel
-from .fused import FusedOptimizer, Group, State, mismatch
+from ..sparse.kernels import parallel
+from . import kernels
+from .fused import Constants, FusedOptimizer, Group, State, mismatch
 
 MAX_AGE = 1 << 20  # steps
 
@@ -140,13 +140,13 @@ class FusedAdam(FusedOptimizer):
             moment.mul_((beta**age).to(moment).view(-1, *[1] * (moment.dim() - 1)))
         self._ages.pop(state.pop("last_step").data_ptr(), None)
 
-    def _constants(self, group: Group) -> tuple[Any, ...]:
+    def _constants(self, group: Group) -> Constants:
         (beta1, beta2), lr = betas_of(group), float(group["lr"])
         decay = lr * float(group["weight_decay"])
         return lr, decay, beta1, beta2, float(group["eps"]), *powers(beta1, beta2)
 
-    def _call(self, table: int, count: int, constants: tuple[Any, ...]) -> None:
-        adam_sgd.adam(table, count, *constants, parallel.threads())
+    def _call(self, table: int, count: int, constants: Constants) -> None:
+        kernels.adam(table, count, *constants, parallel.threads())
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
         amsgrad, (beta1, beta2) = bool(group["amsgrad"]), betas_of(group)

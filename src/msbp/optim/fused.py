@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from ..sparse.torch_compat import OPTIMIZER_HOOKS, eager, profiling, set_grad_en
 
 Group = dict[str, Any]
 State = dict[str, Any]
+Constants = tuple[float | np.ndarray, ...]  # of a group, for its kernel
 
 
 class FusedOptimizer(torch.optim.Optimizer):
@@ -206,11 +208,11 @@ class FusedOptimizer(torch.optim.Optimizer):
         """Return whether the kernel has all options of a group."""
 
     @abstractmethod
-    def _constants(self, group: Group) -> tuple[Any, ...]:
+    def _constants(self, group: Group) -> Constants:
         """Return the numbers of a group that the kernel takes."""
 
     @abstractmethod
-    def _call(self, table: int, count: int, constants: tuple[Any, ...]) -> None:
+    def _call(self, table: int, count: int, constants: Constants) -> None:
         """Update the parameters in the table at this address."""
 
     @abstractmethod

@@ -1,14 +1,14 @@
 """SGD with torch's semantics, row-sparse gradients taken without forming dense ones."""
 
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim.sgd import sgd
 
-from ..sparse.kernels import adam_sgd, parallel
-from .fused import FusedOptimizer, Group, State
+from ..sparse.kernels import parallel
+from . import kernels
+from .fused import Constants, FusedOptimizer, Group, State
 
 
 class SGD(FusedOptimizer, torch.optim.SGD):
@@ -39,11 +39,11 @@ class SGD(FusedOptimizer, torch.optim.SGD):
     def _has_kernel(self, group: Group) -> bool:
         return not any(group[name] for name in ("dampening", "weight_decay", "nesterov", "maximize"))
 
-    def _constants(self, group: Group) -> tuple[Any, ...]:
+    def _constants(self, group: Group) -> Constants:
         return float(group["lr"]), float(group["momentum"])
 
-    def _call(self, table: int, count: int, constants: tuple[Any, ...]) -> None:
-        adam_sgd.sgd(table, count, *constants, parallel.threads())
+    def _call(self, table: int, count: int, constants: Constants) -> None:
+        kernels.sgd(table, count, *constants, parallel.threads())
 
     def _update(self, p: Tensor, grad: Tensor, state: State, group: Group) -> None:
         buffers = [state.get("momentum_buffer")]

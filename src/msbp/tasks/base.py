@@ -67,15 +67,15 @@ class Task(Protocol[Split]):
         ...
 
     def batches(self, split: Split, seed: int, epoch: int) -> Iterable[Batch]:
-        """The batches of one epoch; their order depends on seed and epoch alone."""
+        """Return the batches of one epoch; their order depends on seed and epoch alone."""
         ...
 
     def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        """Mean loss of one batch, by the model's own `loss`."""
+        """Return the mean loss of one batch, by the model's own `loss`."""
         return model.loss(*batch)  # type: ignore[operator]
 
     def score(self, model: nn.Module, split: Split) -> Score:
-        """The task's metric; the model is in eval mode and no gradient is kept; untimed."""
+        """Return the task's metric; the model is in eval mode and no gradient is kept; untimed."""
         ...
 
 
@@ -91,7 +91,7 @@ class Examples:
 
 
 def digest(files: Iterable[Path]) -> str:
-    """16 hex digits over the contents of data files in this order, wherever they lie."""
+    """Return 16 hex digits over the contents of data files in this order, not their paths."""
     whole = hashlib.blake2b(digest_size=8)
     for path in files:
         with open(path, "rb") as file:
@@ -100,12 +100,12 @@ def digest(files: Iterable[Path]) -> str:
 
 
 def order(size: int, seed: int, epoch: int) -> Tensor:
-    """A permutation of range(size) that depends on seed and epoch alone, not on torch's generator."""
+    """Return a permutation of range(size) that depends on seed and epoch alone, not on torch's generator."""
     return torch.from_numpy(np.random.default_rng([seed, epoch]).permutation(size))
 
 
 def in_buckets(keys: Tensor, size: int, bucket: int, seed: int, epoch: int) -> Iterator[Tensor]:
-    """The indices of each batch (B): examples of like keys (N) together, batches in an order of their own.
+    """Return the indices of each batch (B): examples of like keys (N) together, batches in random order.
 
     The examples of each `bucket` batches are sorted by their keys before they are cut into batches.
     """
@@ -115,7 +115,7 @@ def in_buckets(keys: Tensor, size: int, bucket: int, seed: int, epoch: int) -> I
 
 
 def accuracy(model: nn.Module, batches: Iterable[Batch]) -> float:
-    """The percentage of labels that the model gives its highest logit, on the model's device."""
+    """Return the percentage of labels that the model gives its highest logit, on the model's device."""
     device, right, count = next(model.parameters()).device, 0, 0
     for batch in batches:
         *inputs, labels = (part.to(device) for part in batch)

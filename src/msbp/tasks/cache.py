@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def key(digest: str, *settings: object) -> str:
-    """16 hex digits over a digest of the data, the settings and the code of the tasks and their packages."""
+    """Return 16 hex digits over a digest of the data, the settings, and the code of this package."""
     key = hashlib.blake2b(digest.encode(), digest_size=8)
     folder = Path(__file__).parent
     for path in sorted(folder.rglob("*.py")):
@@ -27,7 +27,7 @@ def key(digest: str, *settings: object) -> str:
 
 
 def cached(path: Path | None, compute: Callable[[], Arrays]) -> Arrays:
-    """The arrays in the .npz file `path`, or those of `compute`, which are then written there if possible."""
+    """Return the arrays in the .npz file `path`, or compute and, where possible, write them."""
     if path is None:
         return compute()
     try:

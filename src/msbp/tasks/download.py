@@ -50,7 +50,7 @@ def fetch(remote: Remote, target: Path, instead: str = "") -> None:
 
 @contextmanager
 def retrieved(remote: Remote, targets: Sequence[Path], instead: str = "") -> Iterator[Path]:
-    """A temporary copy of a remote file, from the first of its addresses that answers with these contents."""
+    """Yield a temporary copy of a remote file, from its first address with these contents."""
     failures = []
     with tempfile.TemporaryDirectory() as folder:
         for url in remote.urls:
@@ -74,7 +74,7 @@ def retrieved(remote: Remote, targets: Sequence[Path], instead: str = "") -> Ite
 
 @contextmanager
 def writing(targets: Sequence[Path], instead: str = "") -> Iterator[None]:
-    """An OSError within the block means that the targets cannot be written."""
+    """Turn an OSError of the block into the error for targets that cannot be written."""
     try:
         yield
     except OSError as error:
@@ -85,7 +85,10 @@ def writing(targets: Sequence[Path], instead: str = "") -> Iterator[None]:
 def unavailable(
     paths: Sequence[Path], reason: str = "paths.offline=true", instead: str = ""
 ) -> FileNotFoundError:
-    """The error for files that are missing and cannot be fetched; `instead` names a task on open data."""
+    """Return the error for files that are missing and cannot be fetched.
+
+    `instead` names a task on open data.
+    """
     names = ", ".join(path.name for path in paths[:LISTED])
     more = f" and {len(paths) - LISTED} more files" if len(paths) > LISTED else ""
     alternative = f"; task={instead} runs on open data" if instead else ""
@@ -136,7 +139,7 @@ def parallel_lines(
 def from_hub(
     repository: str, targets: Sequence[Path], offline: bool = False, instead: str = ""
 ) -> "DatasetDict":
-    """The splits of a Hub data set, of which the targets are parts."""
+    """Return the splits of a Hub data set, of which the targets are parts."""
     if offline:
         raise unavailable(targets, instead=instead)
     from datasets import load_dataset  # slow to import, and needed only here

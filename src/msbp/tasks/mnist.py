@@ -56,7 +56,7 @@ class Mnist(Task[Examples]):
         )
 
     def find(self) -> Path:
-        """The folder of the four files; fetches what is missing where a download is allowed."""
+        """Return the folder of the four files; fetches what is missing where a download is allowed."""
         folders = [Path(self.data, "MNIST/raw"), Path(self.data, "mnist/MNIST/raw"), BUNDLED]
         for folder in folders:
             if all((folder / name).is_file() for name in MD5):
@@ -67,7 +67,7 @@ class Mnist(Task[Examples]):
         return folders[0]
 
     def batches(self, split: Examples, seed: int, epoch: int) -> Iterator[Batch]:
-        """Pixels (B, 784) in 0-1, and digits (B)."""
+        """Yield pixels (B, 784) in 0-1, and digits (B)."""
         for index in order(len(split), seed, epoch).split(self.batch_size):
             yield split.x.index_select(0, index), split.y.index_select(0, index)  # half of indexing's time
 
@@ -77,14 +77,14 @@ class Mnist(Task[Examples]):
 
 
 def mirrors() -> list[str]:
-    """The addresses from which torchvision fetches MNIST."""
+    """Return the addresses from which torchvision fetches MNIST."""
     from torchvision.datasets import MNIST  # slow to import, and needed only here
 
     return MNIST.mirrors
 
 
 def read(path: Path) -> Tensor:
-    """Pixels in 0-1 (N, 784) or labels (N); ValueError if the file is not the original."""
+    """Return pixels in 0-1 (N, 784) or labels (N); ValueError if the file is not the original."""
     packed = path.read_bytes()
     if (md5 := md5_of(packed)) != MD5[path.name]:
         raise ValueError(

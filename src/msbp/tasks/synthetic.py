@@ -12,7 +12,7 @@ from torch import Tensor
 from .base import Examples
 from .sentences.corpus import LabelledSentences
 from .translation.bitext import ParallelText
-from .treebank import Sentence
+from .treebanks.corpus import Sentence
 
 TREEBANK = {"train": 300, "dev": 60, "test": 60}  # sentences
 PARALLEL = {"train": 320, "dev": 40, "test": 40}  # pairs
@@ -32,28 +32,28 @@ Phrase = list[tuple[str, int, str]]  # tag, head (its position within the phrase
 
 
 def digest(kind: str, *sizes: object) -> str:
-    """16 hex digits over the kind of a synthetic set and what it depends on, for `Splits.digest`."""
+    """Return 16 hex digits over the kind of a synthetic set and what it depends on, for `Splits.digest`."""
     return hashlib.blake2b(repr(("synthetic", kind, *sizes)).encode(), digest_size=8).hexdigest()
 
 
 def treebanks() -> dict[str, list[Sentence]]:
-    """Train, dev and test of a toy grammar."""
+    """Return train, dev and test of a toy grammar."""
     return {split: treebank(count, seed) for seed, (split, count) in enumerate(TREEBANK.items())}
 
 
 def treebank(count: int, seed: int) -> list[Sentence]:
-    """Sentences of a toy grammar; projective, with one root."""
+    """Return sentences of a toy grammar; projective, with one root."""
     random = Random(seed)
     return [sentence(random) for _ in range(count)]
 
 
 def parallel_texts() -> dict[str, ParallelText]:
-    """Train, dev and test of a toy language pair."""
+    """Return train, dev and test of a toy language pair."""
     return {split: parallel_text(count, seed) for seed, (split, count) in enumerate(PARALLEL.items())}
 
 
 def parallel_text(count: int, seed: int) -> ParallelText:
-    """Sentences of a toy grammar and their translations: every word backwards, the verb at the end."""
+    """Return sentences of a toy grammar and their translations: every word backwards, the verb at the end."""
     sentences = [list(sentence.words) for sentence in treebank(count, seed)]
     verbs = set(WORDS["VBD"][1])
     translations = [
@@ -64,7 +64,7 @@ def parallel_text(count: int, seed: int) -> ParallelText:
 
 
 def labelled_sentences(count: int = LABELLED) -> LabelledSentences:
-    """Sentences of two classes; one word of each depends on its class, the others are noise."""
+    """Return sentences of two classes; one word of each depends on its class, the others are noise."""
     random = np.random.default_rng(0)
     labels = (np.arange(count) % 2).tolist()
     sentences = []
@@ -76,12 +76,12 @@ def labelled_sentences(count: int = LABELLED) -> LabelledSentences:
 
 
 def image_splits() -> list[Examples]:
-    """Train, dev and test of random pictures."""
+    """Return train, dev and test of random pictures."""
     return [images(count, seed) for seed, count in enumerate(IMAGES.values(), start=1)]
 
 
 def images(count: int, seed: int) -> Examples:
-    """Noisy copies of ten random pictures in place of digits."""
+    """Return noisy copies of ten random pictures in place of digits."""
     pictures = np.random.default_rng(0).random((DIGITS, PIXELS)) < 0.2
     random = np.random.default_rng(seed)
     y = random.integers(DIGITS, size=count)
@@ -90,12 +90,12 @@ def images(count: int, seed: int) -> Examples:
 
 
 def tagger_vectors(words: int, width: int = 20) -> Tensor:
-    """Random word vectors of standard deviation 1, for the words of `treebanks`."""
+    """Return random word vectors of standard deviation 1, for the words of `treebanks`."""
     return torch.randn(words, width, generator=torch.Generator().manual_seed(0))
 
 
 def sentence_vectors(words: int, width: int = 20) -> Tensor:
-    """Random word vectors of standard deviation 0.5, for the words of `labelled_sentences`."""
+    """Return random word vectors of standard deviation 0.5, for the words of `labelled_sentences`."""
     return torch.from_numpy(
         np.random.default_rng(0).normal(scale=0.5, size=(words, width)).astype(np.float32)
     )
@@ -129,7 +129,7 @@ def prepositional(random: Random) -> Phrase:
 
 
 def under(head: Phrase, before: list[tuple[Phrase, str]], after: list[tuple[Phrase, str]]) -> Phrase:
-    """A head phrase with dependent phrases before and after it, attached to its top with their labels."""
+    """Return a head phrase with dependent phrases, before and after it, attached to its top."""
     parts = [*before, (head, ""), *after]
     starts = [sum(len(phrase) for phrase, _ in parts[:i]) for i in range(len(parts))]
     top = starts[len(before)] + 1 + [position for _, position, _ in head].index(0)

@@ -89,7 +89,7 @@ class WordVectors(Vectors):
 
 
 def finite(numbers: Sequence[str]) -> np.ndarray:
-    """Numbers in float32; ValueError if one is none, infinite there or NaN."""
+    """Return numbers as float32; ValueError if one is no number, or not finite."""
     with np.errstate(over="ignore"):
         row = np.array(numbers, np.float32)
     if not np.isfinite(row).all():
@@ -100,7 +100,7 @@ def finite(numbers: Sequence[str]) -> np.ndarray:
 def vocabulary(
     sentences: Iterable[Iterable[str]], vectors: WordVectors | None = None, seed: int = 0, min_count: int = 1
 ) -> Vocab:
-    """The words of some sentences, most frequent first, behind UNKNOWN = 0, and their vectors.
+    """Return the words of some sentences, most frequent first, behind UNKNOWN = 0, and their vectors.
 
     Words without a vector get random ones that depend on seed alone.
     """
@@ -116,12 +116,12 @@ def vocabulary(
 
 
 def load_vectors(data: str | Path, name: str | None, words: Collection[str]) -> WordVectors | None:
-    """The vectors of words in a folder of the data; None for no name."""
+    """Return the vectors of words in a folder of the data; None for no name."""
     return None if name is None else WordVectors(find_vectors(data, name), words)
 
 
 def find_vectors(data: str | Path, name: str = "glove_6b_100d") -> Path:
-    """The file of vectors in a folder of the data: GloVe's before others, a full one before a reduced one."""
+    """Return the file of vectors in a folder: GloVe's before others, a full one before a reduced."""
     files = sorted(
         (file for file in Path(data, name).glob("*.txt*") if file.is_file()),
         key=lambda file: ("glove" not in file.name.lower(), "reduced" in file.name, file.name),

@@ -1,4 +1,4 @@
-"""Locks: one process a request, one run a folder, and detection of runs beside this one.
+"""Locks: one process a request or a publication, one run a folder, and detection of runs beside this one.
 
 All by flock on files in the outputs folder: a lock ends with its process, however that ends.
 """
@@ -41,6 +41,18 @@ def request(checkpoints: Path, key: str, *, again: bool) -> Iterator[Path]:
             drop_parts(checkpoints / f"{name}.pt")
             yield checkpoints / f"{name}.pt"
             return
+
+
+@contextmanager
+def publication(folder: Path) -> Iterator[None]:
+    """Lock the folder of what is published, by a file beside it; wait while another process has it."""
+    folder = folder.resolve()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with open(folder.with_name(f".{folder.name}.lock"), "ab") as lock:
+        if held(lock, wait=False) is False:
+            log.warning("another process writes what is published in %s: waiting for it", folder)
+            held(lock, wait=True)
+        yield
 
 
 def held(lock: IO[bytes], *, wait: bool, shared: bool = False) -> bool | None:

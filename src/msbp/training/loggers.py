@@ -6,12 +6,12 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from omegaconf import DictConfig, OmegaConf
 
 from ..config import build
-from ..files import csv_text, save
+from ..files import Fields, csv_text, save
 from .clock import Clock
 from .run import State
 
@@ -63,20 +63,32 @@ def claimed(folder: Path) -> bool:
     return True
 
 
+class Logger(Protocol):
+    """The methods of Lightning's loggers that a run calls."""
+
+    def log_hyperparams(self, params: Fields) -> object: ...
+
+    def log_metrics(self, metrics: Mapping[str, object], step: int) -> object: ...
+
+    def save(self) -> object: ...
+
+    def finalize(self, status: str) -> object: ...
+
+
 class Loggers:
     """Several loggers at once, which get the metrics of every `every`-th step and of every epoch.
 
     One that fails in the course of a run is named in a warning and gets nothing more: the run continues.
     """
 
-    def __init__(self, loggers: Mapping[str, Any] | None = None, every: int = 50):
+    def __init__(self, loggers: Mapping[str, Logger] | None = None, every: int = 50):
         self.loggers, self.every = dict(loggers or {}), every
 
     @classmethod
     def of(cls, cfg: DictConfig) -> "Loggers":
         """Return the loggers of a configuration; ValueError names the one that cannot be built."""
         nodes = cfg.get("logger") or {}
-        loggers = {}
+        loggers: dict[str, Logger] = {}
         for name in nodes:
             try:
                 loggers[name] = build(nodes[name])
@@ -106,7 +118,7 @@ class Loggers:
     def close(self, status: str) -> None:
         """Write what is not written yet; status is success or failed."""
 
-        def end(logger: Any) -> None:
+        def end(logger: Logger) -> None:
             logger.save()
             logger.finalize(status)
 
@@ -115,7 +127,7 @@ class Loggers:
     def _log(self, metrics: Mapping[str, object], step: int) -> None:
         self._each(lambda logger: logger.log_metrics(metrics, step))
 
-    def _each(self, act: Callable[[Any], object]) -> None:
+    def _each(self, act: Callable[[Logger], object]) -> None:
         """Call act with every logger; drop one that fails."""
         for name, logger in list(self.loggers.items()):
             try:

@@ -12,7 +12,7 @@ import torch
 from pydantic import ConfigDict, NonNegativeInt
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import LRScheduler
 
 from ..files import Fields
 from ..methods import Method
@@ -79,7 +79,7 @@ class State:
 class Run:
     """One model in training on the splits of a task, with a method, an optimizer and a clock.
 
-    make_scheduler: returns the optimizer's learning-rate schedule, stepped after each epoch.
+    make_scheduler: returns the optimizer's learning-rate schedule, which the trainer steps after each epoch.
     """
 
     model: nn.Module
@@ -162,10 +162,6 @@ class Run:
             row |= {f"dev_{name}": value, f"test_{name}": test and test.others[name]}
         if self.scheduler:
             row["lr"] = self.optimizer.param_groups[0]["lr"]
-            if isinstance(self.scheduler, ReduceLROnPlateau):
-                self.scheduler.step(dev.value)
-            else:
-                self.scheduler.step()
         state.history.append(row | self.clock.seconds())
         state.metric_signature = (test or dev).signature
         state.epoch, state.step_in_epoch, state.losses = state.epoch + 1, 0, 0.0

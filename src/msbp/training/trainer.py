@@ -12,6 +12,7 @@ import pydantic.dataclasses
 import torch
 from pydantic import ConfigDict, PositiveInt
 from torch import nn
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from ..files import Fields
 from .checkpoint import Checkpoint
@@ -64,6 +65,7 @@ class Trainer:
             while run.state.epoch < self.epochs:
                 self._epoch(run, checkpoint, stop, progress, loggers)
                 row = run.end_epoch(last=run.state.epoch + 1 == self.epochs)
+                step_schedule(run.scheduler, row["dev"])
                 progress.epoch(row)
                 loggers.epoch(row, run.state.step)
                 self._measure(run)
@@ -86,6 +88,14 @@ class Trainer:
                 checkpoint.save(run.capture())
             if stop.is_set():
                 raise KeyboardInterrupt(f"the same command resumes from {checkpoint.path}")
+
+
+def step_schedule(scheduler: LRScheduler | None, dev: float) -> None:
+    """Set the learning rate of the next epoch; the dev score decides it where a plateau does."""
+    if isinstance(scheduler, ReduceLROnPlateau):
+        scheduler.step(dev)
+    elif scheduler:
+        scheduler.step()
 
 
 @contextmanager

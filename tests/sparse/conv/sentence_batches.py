@@ -1,4 +1,4 @@
-"""Sentences of random words, and what a convolution with a maximum over time does to them, by loops.
+"""Sentences of random words, and a convolution with a maximum over time by loops.
 
 Letters: U distinct rows of x, E width, N positions, B sentences, F channels, w window, R rows, k kept.
 """
@@ -40,7 +40,7 @@ def layer(window: int = 3, dtype=torch.float64) -> MaxOverTime:
 
 @dataclass
 class Naive:
-    """A layer that selects and remembers by the rules as they are written down, one row after the other."""
+    """A layer that selects and remembers as documented, one row after the other."""
 
     weight: Tensor
     bias: Tensor

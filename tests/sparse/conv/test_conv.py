@@ -1,4 +1,4 @@
-"""Sparse Conv1d and Conv2d against torch's own, and the rules of what they keep."""
+"""Sparse Conv1d and Conv2d against torch's own, and the rules of selection."""
 
 import copy
 from contextlib import nullcontext
@@ -55,7 +55,7 @@ def test_full_ratio_is_torchs_own_gradient(make, shape, selection):
 
 @each_shape
 def test_the_gradient_is_that_of_the_kept_entries(make, shape):
-    """Positions with a gradient keep 2 of 6 channels; the backward pass of what they keep is torch's."""
+    """Positions with a gradient keep 2 of 6 channels; the backward pass of the kept entries is torch's."""
     plain, x = make().double(), torch.randn(shape, dtype=torch.float64)
     grad = torch.randn_like(plain(x)) * (torch.rand(plain(x).shape[-1]) < 0.7)
     rows = grad.movedim(-1 - len(plain.kernel_size), -1)
@@ -84,7 +84,7 @@ def test_plain_torch_and_the_kernels_agree(make, shape, selection, bias):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
 
 
-def test_a_convolution_with_an_input_that_needs_no_gradient():
+def test_a_convolution_accepts_an_input_without_gradient():
     for way in (nullcontext, plain_torch):
         conv = sparse(nn.Conv2d(2, 6, 3), 2)
         with way():
@@ -92,7 +92,7 @@ def test_a_convolution_with_an_input_that_needs_no_gradient():
         assert conv.weight.grad.any()
 
 
-def test_the_flat_rule_lets_positions_and_maps_of_an_example_compete():
+def test_flat_selection_ranks_positions_and_channels_of_an_example_together():
     plain = nn.Conv1d(1, 4, 1, bias=False).double()
     x, grad = torch.ones(2, 1, 3, dtype=torch.float64), torch.zeros(2, 4, 3, dtype=torch.float64)
     grad[0, :, 1] = torch.tensor([5.0, -4.0, 3.0, 2.0])  # one position holds the three largest of example 0
@@ -104,7 +104,7 @@ def test_the_flat_rule_lets_positions_and_maps_of_an_example_compete():
 
 
 @each_selection
-def test_nothing_is_lost(selection):
+def test_kept_part_and_memory_sum_to_the_gradient(selection):
     """Σ g + R m / γ = Σ (∂ℓ/∂h + m before): with x of ones the weight gradient is Σ g."""
     conv, gamma = sparse(nn.Conv1d(1, 6, 1, bias=False).double(), 2, 0.5, selection=selection), 0.5
     for _ in range(4):
@@ -123,7 +123,7 @@ def test_memory_does_not_depend_on_the_length_of_the_input():
         assert conv.memory.m.shape == (1, 6)
 
 
-def test_a_full_bias_gradient_sees_all_entries():
+def test_a_full_bias_gradient_sums_all_entries():
     plain, x = nn.Conv1d(4, 6, 3), torch.randn(3, 4, 9)
     grad = torch.randn(3, 6, 7)
     full, some = (gradients(sparse(plain, 1, bias=bias), x, grad)[2] for bias in ("full", "sparse"))
@@ -167,7 +167,7 @@ def test_undeclared_convolutions_stay_and_named_ones_do_not():
     assert type(net[0]) is SparseConv1d and type(net[2]) is nn.Linear
 
 
-def test_a_selection_nobody_knows_is_refused_with_the_choices():
+def test_an_unknown_selection_is_refused_with_the_choices():
     conv = nn.Conv1d(4, 6, 3)
     with pytest.raises(
         ValueError, match=r"selection 'best': choose from per_example, per_position, pooled, unified"

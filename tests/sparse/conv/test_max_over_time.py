@@ -1,4 +1,4 @@
-"""A convolution with its maximum over time: against loops, against plain torch, and against its own rules."""
+"""A convolution with its maximum over time: compared with loops, with plain torch, and with its own rules."""
 
 import copy
 import pickle
@@ -109,7 +109,7 @@ def test_full_ratio_is_the_baseline(selection):
 
 
 @each_selection
-def test_nothing_is_lost(selection, monkeypatch):
+def test_kept_part_and_memory_sum_to_the_gradient(selection, monkeypatch):
     """Σ g + R m / γ = Σ (∂ℓ/∂h + m before), over the R rows that take part."""
     conv = sparse(1, 0.8, selection=selection)
     seen = []
@@ -129,8 +129,8 @@ def test_nothing_is_lost(selection, monkeypatch):
     assert len(seen) > 1 and all(m.any() for *_, m in seen)
 
 
-def test_the_flat_rule_loses_nothing_where_k_times_positions_covers_the_maps():
-    """The maximum leaves an example one entry a map, so SBP and MSBP are the baseline, bit for bit."""
+def test_flat_selection_keeps_everything_if_k_times_positions_covers_the_channels():
+    """The maximum leaves an example one entry a channel, so SBP and MSBP are the baseline, bit for bit."""
     plain, window = fused(1, torch.float32), 1
     for gamma in (0.0, 0.8):
         conv = sparse(2, gamma, window, torch.float32, selection="per_example")
@@ -144,8 +144,8 @@ def test_the_flat_rule_loses_nothing_where_k_times_positions_covers_the_maps():
         assert gamma == 0 or not memory(conv).any()
 
 
-def test_padding_cannot_win_nor_change_anything():
-    """A feature is that of the sentence alone, whatever longer sentences stand beside it."""
+def test_padding_is_never_the_argmax_and_changes_nothing():
+    """A feature does not depend on longer sentences in the batch."""
     for conv in (layer(), fused(), sparse()):
         with torch.no_grad():
             conv.bias.fill_(0.5)
@@ -180,7 +180,7 @@ def test_a_nan_reaches_the_output(dtype):
 
 
 @each_selection
-def test_a_bad_gradient_goes_through_whole_and_leaves_no_trace(selection):
+def test_a_gradient_that_is_not_finite_is_propagated_whole_and_leaves_the_memory_unchanged(selection):
     conv = sparse(2, 0.8, selection=selection)
     backward(conv, 0)
     before = memory(conv).clone()
@@ -193,7 +193,7 @@ def test_a_bad_gradient_goes_through_whole_and_leaves_no_trace(selection):
 
 
 @each_selection
-def test_no_gradient_leaves_no_memory(selection):
+def test_a_zero_gradient_leaves_a_zero_memory(selection):
     conv = sparse(2, 0.8, selection=selection)
     x, index, offsets = sentences(0)
     _, gradients = backward_on(conv, x, index, offsets, torch.zeros(5, F))
@@ -211,14 +211,14 @@ def test_the_memory_has_one_shape_for_all_lengths():
 
 @pytest.mark.parametrize("kind", ["per_slot", "sequential"])
 @pytest.mark.parametrize("selection", ["per_example", "per_position", "pooled"])
-def test_other_kinds_of_memory_work_with_every_selection(kind, selection):
+def test_every_kind_of_memory_works_with_every_selection(kind, selection):
     conv = sparse(1, 0.8, memory=kind, selection=selection)
     first = backward(conv, 0)[1]["weight"].clone()
     again = backward(conv, 0)[1]["weight"]
     assert memory(conv).any() and not torch.equal(first, again)
 
 
-def test_a_full_bias_gradient_sees_all_entries():
+def test_a_full_bias_gradient_sums_all_entries():
     grads = {}
     for bias in ("sparse", "full"):
         torch.manual_seed(0)
@@ -230,7 +230,7 @@ def test_a_full_bias_gradient_sees_all_entries():
     assert not torch.allclose(grads["full"], grads["sparse"])
 
 
-def test_a_layer_that_is_switched_off_is_the_baseline():
+def test_a_disabled_layer_equals_the_baseline():
     conv, plain = sparse(1, 0.8, selection="pooled"), fused()
     plain.load_state_dict(conv.state_dict())
     conv.enabled = False
@@ -246,7 +246,7 @@ def test_only_entries_of_words_in_training_get_a_gradient():
     assert x.grad is None and conv.weight.grad.any()
 
 
-def test_keys_and_parameters_stay():
+def test_conversion_keeps_state_dict_keys_and_parameters():
     plain = layer()
     parameters, keys = list(plain.parameters()), list(plain.state_dict())
     conv = copy.copy(plain)
@@ -256,7 +256,7 @@ def test_keys_and_parameters_stay():
     fused().load_state_dict(conv.state_dict())
 
 
-def test_copies_share_no_memory():
+def test_copies_do_not_share_a_memory():
     conv = sparse(1, 0.8, selection="pooled")
     backward(conv, 0)
     for twin in (copy.deepcopy(conv), pickle.loads(pickle.dumps(conv))):

@@ -1,4 +1,4 @@
-"""The cache of compiled kernels: whatever happens to its files, kernels run and give the right results."""
+"""The cache of compiled kernels: right results with missing, damaged and unwritable files."""
 
 import io
 import multiprocessing
@@ -36,7 +36,7 @@ def files(folder):
 
 
 def compiled():
-    """Return the number of compilations for one call of a kernel in a new process, as it were."""
+    """Return the number of compilations for one call of a kernel, as in a new process."""
     with event.install_recorder("numba:compile") as recorder:
         assert compiler.kernel(double)(3) == 6
     return len([each for _, each in recorder.buffer if each.is_start])
@@ -72,7 +72,7 @@ def test_a_damaged_file_is_named_once_and_replaced(folder, kind, damage, caplog)
     assert compiled() == 0
 
 
-def test_a_whole_cache_is_used_and_a_missing_file_is_written_again(folder, caplog):
+def test_a_complete_cache_is_used_and_a_missing_file_is_written_again(folder, caplog):
     assert compiled() == 0
     for path in files(folder):
         path.unlink()
@@ -95,7 +95,7 @@ def test_a_full_disk_is_named_once_and_leaves_no_part(folder, caplog):
 
 
 @pytest.mark.parametrize("at", ["the folder", "a file"])
-def test_paths_of_another_type_are_named_once(folder, at, caplog):
+def test_cache_paths_of_the_wrong_file_type_are_named_once(folder, at, caplog):
     paths = files(folder)
     for path in paths:
         path.unlink()
@@ -160,7 +160,7 @@ def uncached(monkeypatch, tmp_path):
         event.register("numba:compile", compiler.ANNOUNCEMENT)
 
 
-def test_a_terminal_shows_how_far_the_compilation_is_and_no_trace_of_it_after(uncached, monkeypatch):
+def test_a_terminal_shows_the_progress_of_compilation_and_clears_it_at_the_end(uncached, monkeypatch):
     monkeypatch.setattr("sys.stderr", screen := Screen())
     assert uncached(1) == 4
     shown = screen.getvalue().split("\r")

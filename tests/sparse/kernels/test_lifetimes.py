@@ -1,4 +1,4 @@
-"""numba frees an array behind its last use by name, so no kernel may know one of its own by its address."""
+"""numba frees an array after its last use by name, so no kernel may use one by its address alone."""
 
 import ast
 from pathlib import Path
@@ -31,7 +31,7 @@ def remembered(source: str) -> list[str]:
     return unsafe
 
 
-def test_no_kernel_remembers_the_address_of_an_array_of_its_own():
+def test_no_kernel_keeps_the_address_of_a_local_array():
     assert not {path.name: names for path in KERNELS if (names := remembered(path.read_text()))}
 
 

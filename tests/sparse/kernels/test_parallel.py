@@ -1,4 +1,4 @@
-"""Kernels on several threads: the same numbers bit for bit, in whatever thread, process and order they run.
+"""Kernels on several threads: the same numbers bit for bit, in any thread, process and order.
 
 torch itself stays on one thread where bits are compared, because those of BLAS depend on their number.
 """
@@ -260,7 +260,7 @@ def assert_close(results: dict[str, Tensor], expected: dict[str, Tensor]) -> Non
         torch.testing.assert_close(results[name], value, rtol=1e-3, atol=1e-4)
 
 
-def test_without_the_library_there_is_one_thread(monkeypatch):
+def test_without_an_openmp_library_there_is_one_thread(monkeypatch):
     before = torch.get_num_threads()
     monkeypatch.setattr(parallel, "OPENMP", 0)
     try:
@@ -271,7 +271,7 @@ def test_without_the_library_there_is_one_thread(monkeypatch):
         torch.set_num_threads(before)
 
 
-def test_a_library_without_the_function_is_none(monkeypatch):
+def test_a_library_without_the_openmp_function_is_not_used(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     assert parallel.find_openmp() == 0
 
@@ -293,7 +293,7 @@ def count_all(counts, total, parts, threads):
 @pytest.mark.parametrize("size", [0, 1, 2, 7, 100])
 @pytest.mark.parametrize("parts", [1, 2, 5, 12])
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_every_part_runs_once_and_parts_share_everything(size, parts, threads):
+def test_every_part_of_a_parallel_loop_runs_once(size, parts, threads):
     for _ in range(20):
         counts, total = np.zeros(size, np.int64), np.zeros(parts, np.int64)
         count_all(counts, total, parts, threads)
@@ -331,7 +331,7 @@ def halve(values, threads):
 
 @needs_openmp
 @pytest.mark.skipif(not parallel.X86, reason="other processors keep the mode in which a thread begins")
-def test_subnormal_numbers_are_what_they_are_in_the_calling_thread():
+def test_threads_flush_subnormal_numbers_if_the_calling_thread_does():
     tiny = np.full(64, np.finfo(np.float32).tiny)
     for flush in (False, True, False):
         torch.set_flush_denormal(flush)
@@ -341,7 +341,7 @@ def test_subnormal_numbers_are_what_they_are_in_the_calling_thread():
             assert (values == 0).all() if flush else (values > 0).all()
 
 
-def test_a_small_loop_has_one_part():
+def test_a_small_loop_is_not_divided():
     assert parts_of(1, 100, 1 << 30) == 1
     assert parts_of(2, 100, parallel.ENOUGH - 1) == 1
     assert parts_of(2, 100, parallel.ENOUGH) == 2 * parallel.PARTS

@@ -53,7 +53,7 @@ def test_the_largest_entries_before_the_activation_are_kept(activation, dtype):
 
 @each_dtype
 @pytest.mark.parametrize("activation", STAGES.values(), ids=STAGES)
-def test_dropped_entries_are_not_among_them(activation, dtype):
+def test_entries_dropped_by_dropout_are_not_selected(activation, dtype):
     model, plain = pair(activation, dtype)
     x, keep = torch.randn(B, i, dtype=dtype), keeps(model, B)["0"].to(dtype)
     assert (keep == 0).any()
@@ -62,7 +62,7 @@ def test_dropped_entries_are_not_among_them(activation, dtype):
 
 @each_dtype
 @pytest.mark.parametrize("activation", STAGES.values(), ids=STAGES)
-def test_a_cut_off_entry_may_still_receive_memory(activation, dtype):
+def test_an_entry_that_relu_sets_to_zero_may_receive_memory(activation, dtype):
     """m is added after σ', so it reaches units that are off: the paper's Algorithm 2, line 12."""
     model = nn.Sequential(nn.Linear(i, n), activation(), nn.Linear(n, c)).to(dtype)
     convert(model, r=k / n, gamma=0.5, skip_zero_rows=False)

@@ -1,4 +1,4 @@
-"""An embedding table that keeps its gradient as rows: nn.Embedding's own, for every reader and optimizer."""
+"""An embedding table that keeps its gradient as rows: equal to that of nn.Embedding."""
 
 import copy
 import pickle
@@ -101,7 +101,7 @@ def test_autograd_grad_hooks_and_other_precisions_get_torchs_gradient():
     torch.testing.assert_close(double.weight.grad.float(), plain.weight.grad)
 
 
-def test_copies_and_keys_stay():
+def test_conversion_keeps_state_dict_keys_and_supports_copies():
     plain, ours = pair()
     plain.load_state_dict(ours.state_dict())
     loss(ours).backward()

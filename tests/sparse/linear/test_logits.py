@@ -1,4 +1,4 @@
-"""Logits that take another way to the loss than straight on, or come from another kind of network.
+"""Logits that are changed before the loss, or come from another kind of network.
 
 Letters: B batch, i in_features, n out_features, c classes.
 """
@@ -23,7 +23,7 @@ def backward(loss, model):
 
 
 @each_install
-def test_logits_used_elsewhere_as_well(install):
+def test_logits_may_be_used_besides_the_loss(install):
     model, twin = pair(install)
 
     def both(criterion):
@@ -37,7 +37,7 @@ def test_logits_used_elsewhere_as_well(install):
 
 
 @each_install
-def test_logits_that_keep_their_gradient_or_have_hooks(install):
+def test_logits_may_retain_their_gradient_or_have_hooks(install):
     for prepare in (
         lambda logits, seen: logits.retain_grad(),
         lambda logits, seen: logits.register_hook(seen.append),
@@ -69,7 +69,7 @@ BETWEEN = {
 
 @each_install
 @pytest.mark.parametrize("between", BETWEEN.values(), ids=BETWEEN)
-def test_logits_that_were_worked_on(install, between):
+def test_modified_logits_give_torchs_gradients(install, between):
     model, twin = pair(install)
 
     def after(criterion):
@@ -85,7 +85,7 @@ def test_logits_that_were_worked_on(install, between):
 
 @each_model
 @each_install
-def test_any_model_may_use_it(build, replaced, width, install):
+def test_cross_entropy_works_with_any_model(build, replaced, width, install):
     model, twin = pair(install, build=build)
     for network, criterion in ((model, cross_entropy), (twin, nn.functional.cross_entropy)):
         torch.manual_seed(1)
@@ -94,7 +94,7 @@ def test_any_model_may_use_it(build, replaced, width, install):
     assert_close(state(model), state(twin))
 
 
-def test_logits_of_a_strange_network_or_of_none():
+def test_logits_without_a_sparse_network_give_torchs_gradients():
     x, y = torch.randn(B, 6), torch.randint(c, (B,))
     for network in (Branches(), nn.Linear(6, c)):
         ours, theirs = copy.deepcopy(network), network
@@ -140,7 +140,7 @@ CHOICES: dict[str, dict] = {
 
 @each_install
 @pytest.mark.parametrize("choices", CHOICES.values(), ids=CHOICES)
-def test_torchs_other_choices_give_torchs_loss(install, choices):
+def test_other_options_of_torchs_cross_entropy_give_torchs_loss(install, choices):
     model, twin = pair(install)
     for network, criterion in ((model, cross_entropy), (twin, nn.functional.cross_entropy)):
         torch.manual_seed(1)

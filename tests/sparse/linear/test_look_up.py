@@ -1,4 +1,4 @@
-"""An embedding in front of a chain, as part of the chain's node: the numbers of the plain way.
+"""An embedding in front of a chain, as part of the chain's node: the numbers of the plain modules.
 
 Letters: B batch, F tokens an example, V rows of the table, E their width, c classes.
 """
@@ -48,7 +48,7 @@ INSTALL = {
 
 @pytest.mark.parametrize("install", INSTALL.values(), ids=INSTALL)
 @pytest.mark.parametrize("network", [Network, lambda: Network(Cube), lambda: Network(padding=2)])
-def test_gradients_are_those_of_the_plain_way(network, install):
+def test_gradients_are_those_of_the_plain_modules(network, install):
     model = network()
     twin = copy.deepcopy(model)
     for each in (model, twin):
@@ -73,7 +73,7 @@ def test_a_token_beyond_the_table_is_named():
         model(torch.full((3, F), V))
 
 
-def test_keys_and_weights_are_those_of_the_parts():
+def test_state_dict_keys_and_weights_are_those_of_the_parts():
     model = Network()
     keys = list(model.state_dict())
     convert(model)

@@ -1,4 +1,4 @@
-"""The loss that knows chains: a plain backward() may go a cheaper way, and nobody can tell but by the clock.
+"""The loss whose backward pass is fused with that of a chain: the gradients are those of autograd.
 
 Letters: B batch, i in_features, n out_features, c classes. Dropout is off or seeded, memories are on.
 """
@@ -66,7 +66,7 @@ USES = {
 @each_install
 @each_dtype
 @pytest.mark.parametrize("use", USES)
-def test_every_use_of_the_loss_gives_what_autograd_gives(use, dtype, install):
+def test_every_use_of_the_loss_gives_the_gradients_of_autograd(use, dtype, install):
     model, twin = pair(install, dtype)
     for _ in range(2):
         ours = through(model, cross_entropy, USES[use], dtype)
@@ -89,7 +89,7 @@ def test_gradients_by_autograd_grad_are_torchs(install):
 
 
 @each_install
-def test_a_second_backward_is_torchs_own_error(install):
+def test_a_second_backward_pass_raises_torchs_own_error(install):
     for criterion in (cross_entropy, nn.functional.cross_entropy):
         model, _ = pair(install)
         loss = criterion(model(torch.randn(B, i)), torch.randint(c, (B,)))
@@ -101,7 +101,7 @@ def test_a_second_backward_is_torchs_own_error(install):
 
 
 @each_install
-def test_hooks_are_served(install):
+def test_hooks_on_the_loss_are_called(install):
     model, twin = pair(install)
     seen: dict = {}
     for network in (model, twin):
@@ -135,7 +135,7 @@ def test_hooks_registered_after_the_loss_are_called_too(install):
 
 @each_install
 @each_dtype
-def test_the_value_is_that_of_torch(install, dtype):
+def test_the_loss_equals_torchs(install, dtype):
     model, _ = pair(install, dtype, lambda: mlp(i, n, c))
     for scale in (1.0, 1e3, 1e-3):
         x, y = scale * torch.randn(B, i, dtype=dtype), torch.randint(c, (B,))
@@ -148,7 +148,7 @@ def test_the_value_is_that_of_torch(install, dtype):
 
 
 @each_install
-def test_two_losses_of_one_network_before_their_backward_passes(install):
+def test_two_losses_may_be_formed_before_their_backward_passes(install):
     model, twin = pair(install)
     results = []
     for network, criterion in ((model, cross_entropy), (twin, nn.functional.cross_entropy)):
@@ -161,7 +161,7 @@ def test_two_losses_of_one_network_before_their_backward_passes(install):
 
 
 @each_install
-def test_a_loss_that_is_never_used_leaves_nothing(install):
+def test_an_unused_loss_does_not_affect_the_next_one(install):
     model, twin = pair(install)
     for network, criterion in ((model, cross_entropy), (twin, nn.functional.cross_entropy)):
         torch.manual_seed(2)

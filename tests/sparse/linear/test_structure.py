@@ -1,4 +1,4 @@
-"""A chain looks at its modules anew in every pass: they may be swapped, tuned, hooked and freed of hooks.
+"""A chain reads its modules anew in every pass: they may be replaced, changed and hooked between passes.
 
 Letters: B batch, i in_features, n out_features, c classes. At r = 1 the plain network says what is right.
 """
@@ -56,7 +56,7 @@ def test_modules_may_be_swapped_added_and_tuned_between_passes(install, backward
 @pytest.mark.filterwarnings("ignore:Full backward hook is firing:UserWarning")
 @each_entry
 @each_dtype
-def test_hooks_on_modules_added_and_removed_between_passes(dtype, backward):
+def test_hooks_on_modules_may_be_added_and_removed_between_passes(dtype, backward):
     for at in (None, 0, 1, 2, 4):
         model, plain = pair(FULL["convert"], dtype)
         for kind in (
@@ -83,7 +83,7 @@ def test_hooks_on_modules_added_and_removed_between_passes(dtype, backward):
 
 
 @each_entry
-def test_hooks_on_all_modules(backward):
+def test_global_module_hooks_are_called(backward):
     model, plain = pair(FULL["convert"])
     calls: list = []
     handle = nn.modules.module.register_module_forward_hook(
@@ -98,7 +98,7 @@ def test_hooks_on_all_modules(backward):
 
 
 @each_entry
-def test_a_hook_that_waits_for_several_gradients(backward):
+def test_a_hook_on_several_gradients_is_called_with_all_of_them(backward):
     model, _ = pair(FULL["convert"])
     seen: list = []
     torch.autograd.graph.register_multi_grad_hook(list(model.parameters()), seen.append)
@@ -153,7 +153,7 @@ def test_settings_of_sparse_layers_may_change_between_passes(backward):
 
 
 @each_full
-def test_a_square_weight_may_be_turned_round_in_place(install):
+def test_a_square_weight_may_be_transposed_in_place(install):
     model, plain = pair(install)
     data = batch()
     for turn in (False, True, True):

@@ -1,4 +1,4 @@
-"""nn.LSTM in other people's models."""
+"""Conversion of nn.LSTM within a user's model."""
 
 import copy
 import pickle
@@ -15,7 +15,7 @@ from ..problems import assert_close, gradients, memory_of
 
 
 class Tagger(nn.Module):
-    """Somebody else's model."""
+    """A model that was written without msbp."""
 
     def __init__(self, **choices):
         super().__init__()
@@ -27,7 +27,7 @@ class Tagger(nn.Module):
         return self.out(self.rnn(self.table(words))[0])
 
 
-def test_convert_makes_the_lstm_of_anybodys_model_sparse():
+def test_convert_makes_the_lstm_of_a_users_model_sparse():
     model = Tagger(dropout=0.5)
     parameters, keys = list(model.parameters()), list(model.state_dict())
     assert convert(model, r=0.1) == {"rnn": 2}
@@ -70,7 +70,7 @@ def test_dropout_between_layers_is_the_same_by_kernel_and_in_torch_and_drops_its
     torch.testing.assert_close(*drops, rtol=1e-6, atol=1e-7)
 
 
-def test_copies_and_pickles_go_on_as_the_original():
+def test_copies_and_pickles_continue_as_the_original():
     model, words = Tagger(), torch.randint(30, (6, 4))
     convert(model, memory="per_slot")
     model(words).square().sum().backward()
@@ -131,7 +131,7 @@ def test_a_disabled_lstm_backpropagates_everything():
         ({"memory": "mine"}, "unknown memory"),
     ],
 )
-def test_choices_that_do_not_exist_or_go_together_are_refused(choices, says):
+def test_unknown_and_contradictory_choices_are_refused(choices, says):
     model = Tagger()
     with pytest.raises(ValueError, match=says):
         convert(model, **choices)

@@ -1,4 +1,4 @@
-"""The LSTM of our own against torch's.
+"""SparseLSTM and FusedLSTM compared with torch's LSTM.
 
 Letters: T time steps, B sequences, i input_size, H hidden_size, D directions.
 """
@@ -32,7 +32,7 @@ PROBLEMS = {
 def results(
     module: nn.LSTM, inputs: Tensor, states: tuple[Tensor, Tensor] | None, lengths=None
 ) -> dict[str, Tensor]:
-    """Output, last states and all gradients of a loss that looks at every one of them; inputs (B, T, i)."""
+    """Output, last states and all gradients of a loss that depends on every one of them; inputs (B, T, i)."""
     module.zero_grad()
     leaves = [t.clone().requires_grad_() for t in (inputs, *(states or ()))]
     x, hx = leaves[0], tuple(leaves[1:]) or None
@@ -51,7 +51,7 @@ def results(
 @pytest.mark.parametrize("choices", PROBLEMS.values(), ids=PROBLEMS)
 @pytest.mark.parametrize("lengths", [None, [3, 6, 1, 4]], ids=["full", "packed"])
 @pytest.mark.parametrize("given", [False, True], ids=["from zero", "from states"])
-def test_dense_and_full_ratio_are_torchs_lstm(dtype, choices, lengths, given):
+def test_an_lstm_that_is_dense_or_has_full_ratio_equals_torchs(dtype, choices, lengths, given):
     plain = lstm(dtype=dtype, **choices)
     D = plain.num_layers * (1 + plain.bidirectional)
     x = torch.randn(4, 6, 9, dtype=dtype)
@@ -67,8 +67,8 @@ def test_dense_and_full_ratio_are_torchs_lstm(dtype, choices, lengths, given):
 
 
 @each_dtype
-def test_the_gradient_of_a_plain_sum_is_read_as_what_it_is(dtype):
-    """It is one number that stands for all."""
+def test_the_expanded_gradient_of_a_sum_is_read_correctly(dtype):
+    """It is one number, expanded with strides of zero."""
     plain, x = lstm(dtype=dtype, bidirectional=True), torch.randn(4, 3, 9, dtype=dtype)
     models = [
         plain,

@@ -1,4 +1,4 @@
-"""The sparse backward pass of an LSTM against the paper's algorithms, and how its memory moves.
+"""The sparse backward pass of an LSTM compared with the paper's algorithms, memory included.
 
 Letters: T time steps, B sequences, i input_size, H hidden_size, k kept of a gate.
 """
@@ -29,7 +29,7 @@ STEPS = {
 
 @each_dtype
 @pytest.mark.parametrize("choices", STEPS.values(), ids=STEPS)
-def test_three_batches_follow_the_algorithms_step_by_step(dtype, choices):
+def test_three_batches_follow_the_papers_algorithms_step_by_step(dtype, choices):
     """Several lengths, batches that shrink and grow. A batch in which float32 could not tell an entry that is
     kept from one that is not is left out, and the oracle takes over the memory: two right answers may differ
     there."""
@@ -72,7 +72,7 @@ def stacked(oracle: LSTMOracle) -> Tensor:
     return torch.stack([m for _, m in sorted(oracle.m.items())])
 
 
-def test_a_slot_waits_until_its_sequence_begins_and_is_not_reset_when_it_ends():
+def test_a_slots_memory_is_unchanged_outside_its_sequence():
     model = nn.ModuleDict({"rnn": lstm(9, 10)})
     convert(model, 0.1, 0.5, memory="per_slot", layers=["rnn"])
     nn.init.zeros_(model["rnn"].weight_hh_l0)
@@ -88,7 +88,7 @@ def test_a_slot_waits_until_its_sequence_begins_and_is_not_reset_when_it_ends():
 
 @pytest.mark.parametrize("carry", ["time", "batch"])
 @pytest.mark.parametrize("gates", ["per_gate", "joint"])
-def test_nothing_is_lost(carry, gates):
+def test_kept_part_and_memory_sum_to_the_gradient(carry, gates):
     """Over a pass: the sums of g and of ∂ℓ/∂h differ by the memory's change, in float64."""
     model, gamma = nn.ModuleDict({"rnn": lstm(9, 10)}), 0.8
     convert(model, 0.2, gamma, carry=carry, gates=gates, layers=["rnn"])
@@ -115,7 +115,7 @@ def test_nothing_is_lost(carry, gates):
 
 
 @each_dtype
-def test_padding_takes_no_part(dtype):
+def test_padding_affects_neither_gradients_nor_memory(dtype):
     model = nn.ModuleDict({"rnn": lstm(9, 16, dtype, bidirectional=True)})
     convert(model, 0.1, 0.0, layers=["rnn"])
     rows = [torch.randn(n, 9, dtype=dtype) for n in (2, 5, 1)]
@@ -128,7 +128,7 @@ def test_padding_takes_no_part(dtype):
 
 
 @each_dtype
-def test_a_full_bias_gradient_sees_every_entry(dtype):
+def test_a_full_bias_gradient_sums_every_entry(dtype):
     """On the last time step alone, as what comes before it depends on what was kept."""
     x, actual = torch.randn(1, 3, 9, dtype=dtype), {}
     plain = lstm(9, 16, dtype)

@@ -1,4 +1,4 @@
-"""The parsing task as a whole: what is learnt from, what is scored, what is recorded."""
+"""The parsing task as a whole: its training data, scores and notes."""
 
 import os
 from pathlib import Path
@@ -11,8 +11,8 @@ from torch import nn
 from msbp.config import ROOT
 from msbp.tasks.parsing.task import Parsing
 from msbp.tasks.parsing.transitions import SHIFT
-from msbp.tasks.penn import PennSample
-from msbp.tasks.treebank import ConllFiles, EnglishEwt
+from msbp.tasks.treebanks.conll import ConllFiles, EnglishEwt
+from msbp.tasks.treebanks.penn import PennSample
 
 NON_PROJECTIVE = """\
 1	Cats	_	NOUN	NNS	_	2	nsubj	_	_
@@ -61,7 +61,7 @@ UNSEEN_LABELS = """\
 
 
 class Constant(nn.Module):
-    """Prefers lower transitions, SHIFT first, whatever it sees; remembers what it was shown."""
+    """A model that prefers lower transitions, SHIFT first, for all inputs, which it stores."""
 
     def __init__(self, transitions: int):
         super().__init__()
@@ -83,7 +83,7 @@ def transitions(splits) -> int:
     return 1 + 2 * splits.sizes["labels"]
 
 
-def test_non_projective_sentences_are_left_out_of_training_counted_and_scored_all_the_same(tmp_path):
+def test_non_projective_sentences_are_left_out_of_training_and_counted_but_scored(tmp_path):
     parsing = task(tmp_path, NON_PROJECTIVE)
     splits = parsing.splits(seed=0)
     assert len(splits.train.transitions) == 10
@@ -170,7 +170,7 @@ def test_the_order_of_batches_depends_on_seed_and_epoch_alone(tmp_path):
     assert order(0, 0) == order(0, 0) and len({str(order(s, e)) for s in (0, 1) for e in (0, 1)}) == 4
 
 
-def test_a_batch_holds_tokens_legal_transitions_and_the_right_one_which_is_legal(tmp_path):
+def test_a_batch_has_tokens_legal_transitions_and_the_oracles_which_is_legal(tmp_path):
     parsing = task(tmp_path, NON_PROJECTIVE)
     splits = parsing.splits(seed=0)
     batches = list(parsing.batches(splits.train, seed=0, epoch=0))
@@ -194,7 +194,7 @@ def test_the_cache_gives_the_same_splits_and_follows_the_file(tmp_path):
     assert len(changed.train.nodes.lengths) == 3 and len(changed.train.transitions) == 20
 
 
-def test_the_cache_stays_in_its_folder_whatever_the_task_is_called(tmp_path):
+def test_no_task_name_leads_the_cache_to_another_folder(tmp_path):
     parsing = task(tmp_path, NON_PROJECTIVE, cache=tmp_path / "a/b/cache")
     parsing.name = "../../x"
     parsing.splits(seed=0)
@@ -207,7 +207,7 @@ def data() -> Path:
 
 
 @pytest.mark.data
-def test_english_ewt_has_its_known_counts():
+def test_english_ewt_has_the_published_counts():
     splits = Parsing("parsing_ewt", EnglishEwt(data(), offline=True), 1024).splits(seed=0)
     assert [len(part.nodes.lengths) for part in (splits.train, splits.dev, splits.test)] == [
         12544,

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from msbp.tasks.parsing.attachment import PUNCTUATION
-from msbp.tasks.parsing.encoding import Encoded, Vocabulary
+from msbp.tasks.parsing.encoding import PUNCTUATION, Encoded, Vocabulary
 from msbp.tasks.parsing.transitions import (
     ANY,
     NO_LABEL,
@@ -17,7 +16,7 @@ from msbp.tasks.parsing.transitions import (
     parse,
 )
 from msbp.tasks.synthetic import treebank
-from msbp.tasks.treebank import Sentence
+from msbp.tasks.treebanks.corpus import Sentence
 
 
 def sentence(heads: list[int], labels: str | None = None) -> Sentence:
@@ -104,7 +103,7 @@ def test_sentences_with_several_roots_are_left_out_and_counted():
     assert (derived.several_roots, derived.non_projective, len(derived.transitions)) == (1, 1, 4)
 
 
-def test_there_may_be_nothing_to_derive():
+def test_sentences_without_derivation_give_empty_arrays():
     _, gold = encoded(sentence([0, 0]))
     derived = derivations(gold, 2)
     assert derived.transitions.shape == (0,) and derived.features.nodes.shape == (0, 18)

@@ -90,7 +90,7 @@ def test_a_class_with_fewer_sentences_than_folds_is_refused_by_file(data):
         task(data).splits(0)
 
 
-def test_a_plain_c_locale_reads_the_same(tmp_path):
+def test_the_c_locale_reads_the_same(tmp_path):
     (tmp_path / "pos.txt").write_bytes("naïve — déjà vu\n".encode())
     program = "import sys; from pathlib import Path; from msbp.tasks.sentences.corpus import read_lines;"
     program += "print(ascii(read_lines(Path(sys.argv[1])).sentences))"
@@ -110,7 +110,7 @@ def test_ten_folds_cover_every_line_once_and_share_the_classes_evenly():
 
 
 @pytest.mark.parametrize("protocol", [cross_validation, fixed_split])
-def test_train_dev_and_test_are_apart_and_whole(protocol):
+def test_train_dev_and_test_are_disjoint_and_complete(protocol):
     labels = [0, 1] * 50 + [1] * 7
     for seed in (0, 3, 12):
         train, dev, test = (set(part.tolist()) for part in protocol(labels, seed))
@@ -171,7 +171,7 @@ def test_a_word_of_the_test_part_may_use_its_vector(data):
     assert "32 of 34 words have a vector of width 3, 0 lines left out" in splits.notes
 
 
-def test_scores_are_percent_and_say_the_protocol(data):
+def test_scores_are_in_percent_with_the_protocol_in_their_signature(data):
     class Positive(nn.Linear):
         def forward(self, words, offsets):
             return torch.tensor([0.0, 1.0]).expand(len(offsets) - 1, 2)
@@ -218,6 +218,6 @@ def test_an_unreachable_hub_is_reported_with_the_remedy(data, monkeypatch):
         ("subj", ["plot.tok.gt9.5000", "quote.tok.gt9.5000"], 10000),
     ],
 )
-def test_the_real_sets_are_read_whole(folder, files, size):
+def test_the_real_corpora_are_read_completely(folder, files, size):
     corpus = read_corpus([Path(os.environ["MSBP_DATA_DIR"], folder, name) for name in files])
     assert len(corpus.sentences) == size and corpus.notes[-1].startswith("0 repeated lines")

@@ -1,4 +1,4 @@
-"""Tagging: what is read, numbered and batched, and the tagger on synthetic sentences."""
+"""Tagging: reading, numbers and batches, and the tagger on synthetic sentences."""
 
 from pathlib import Path
 
@@ -10,11 +10,11 @@ from msbp.config import build, compose
 from msbp.models.bilstm import BiLSTM
 from msbp.tasks.tagging.encoding import capitals, suffix
 from msbp.tasks.tagging.task import Tagging
-from msbp.tasks.treebank import Sentence
+from msbp.tasks.treebanks.corpus import Sentence
 
 
 class Given:
-    """A corpus of the sentences that a test hands in."""
+    """A corpus of given sentences."""
 
     folder: Path
     punctuation = "upos"
@@ -95,7 +95,7 @@ def test_a_cutoff_that_makes_all_words_unknown_is_refused():
         tagging(cutoff=2).splits(0)
 
 
-def test_missing_vectors_are_an_error_with_the_way_out(tmp_path):
+def test_missing_vectors_are_an_error_with_the_remedy(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"task.vectors=null model.embedding=random"):
         tagging(vectors="glove_6b_100d", data=tmp_path).splits(0)
 
@@ -105,11 +105,11 @@ def test_missing_vectors_are_an_error_with_the_way_out(tmp_path):
     [("the", "none"), ("The", "first"), ("I", "first"), ("USA", "all"), ("McDonald", "some"), ("5", "none"),
      ("U.S.", "all"), ("iPhone", "some"), ("Él", "first"), ("-LRB-", "all")],
 )  # fmt: skip
-def test_capitals_fall_into_four_kinds(word, kind):
+def test_capitalization_has_four_classes(word, kind):
     assert capitals(word) == kind
 
 
-def test_a_suffix_is_lower_cased_and_knows_no_digits():
+def test_a_suffix_is_lower_cased_and_has_digits_replaced():
     assert [suffix(word, 3) for word in ("Running", "USA", "a", "1987", "30th")] == [
         "ing",
         "usa",
@@ -129,7 +129,7 @@ def test_features_are_left_out_by_key():
         assert torch.isfinite(task.loss(model, next(iter(task.batches(splits.train, 0, 0)))))
 
 
-def test_every_word_of_a_split_is_in_one_batch_once_beside_its_own():
+def test_every_sentence_is_in_one_batch_once_with_its_tags():
     task = tiny(bucket=2)
     train = task.splits(0).train
     words = []
@@ -189,7 +189,7 @@ def test_a_tagger_learns_the_synthetic_tags_and_is_scored_per_word():
     assert score.value == pytest.approx(100 * right / len(splits.test.words))
 
 
-def test_hidden_counts_each_direction_or_both():
+def test_the_hidden_size_is_of_each_direction_or_of_both():
     sizes = {"vocabulary": 9, "features": {}, "outputs": 3, "vectors": None, "embedding": "random"}
     assert BiLSTM(**sizes, hidden=6).lstm.hidden_size == 6
     assert BiLSTM(**sizes, hidden=6, hidden_is="total").lstm.hidden_size == 3
@@ -208,7 +208,7 @@ def test_the_licensed_corpus_is_an_error_that_names_what_is_open(tmp_path):
     ("task", "words", "tags"),
     [("pos_ptb_sample", (81938, 6368, 5778), 45), ("pos_ewt", (204577, 25147, 25094), 17)],
 )
-def test_the_open_corpora_are_read_whole(task, words, tags):
+def test_the_open_corpora_are_read_completely(task, words, tags):
     splits = build(compose([f"task={task}", "paths.offline=true"]).task).splits(0)
     assert tuple(len(part.words) for part in (splits.train, splits.dev, splits.test)) == words
     assert splits.sizes["outputs"] == tags

@@ -76,7 +76,7 @@ def short(monkeypatch):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 1.5])
-def test_a_wide_beam_finds_the_best_translation_of_all(short, alpha):
+def test_a_wide_beam_returns_the_translation_of_highest_probability(short, alpha):
     source, lengths = sources(2, 3, 1, 5)
     result = BeamSearch(BEGIN, END, NEVER, width=3**4, alpha=alpha)(Toy(), source, lengths)
     assert result == [exhaustive(Toy(), int(row.sum()), 4, alpha) for row in source]
@@ -93,7 +93,7 @@ def test_a_beam_of_one_is_greedy():
         assert words == [word for word in path[1:] if word != END]
 
 
-def test_a_wider_beam_finds_no_worse_translations_on_the_whole():
+def test_a_wider_beam_returns_translations_of_no_lower_probability_on_average():
     def total(width: int) -> float:
         result = BeamSearch(BEGIN, END, NEVER, width=width, alpha=0.0)(Toy(1.0), source, lengths)
         paths = [[BEGIN, *words, END] for words in result]
@@ -123,7 +123,7 @@ def test_a_sentence_is_translated_alike_in_any_batch_and_every_time():
     assert together == alone
 
 
-def test_sentences_that_are_done_are_decoded_no_further():
+def test_finished_sentences_are_not_decoded_further():
     class OneEndsAtOnce(Toy):
         def logp(self, sentence, words):
             wished = torch.full((WORDS,), -9.0)
@@ -136,7 +136,7 @@ def test_sentences_that_are_done_are_decoded_no_further():
     assert model.rows[:2] == [2, 2] and max(model.rows) <= 4  # first one row each, then two of what is left
 
 
-def test_length_counts_by_alpha(short):
+def test_the_length_penalty_follows_alpha(short):
     source, lengths = sources(2, 3, 4, 5)
     lengths_at = [
         sum(map(len, BeamSearch(BEGIN, END, NEVER, 3**4, alpha)(Toy(1.0), source, lengths)))

@@ -47,7 +47,7 @@ def test_byte_order_marks_carriage_returns_and_a_missing_last_line_feed_are_no_w
     assert read_lines(path) == ["Tôi không", "", "có"]
 
 
-def test_gzip_is_read_as_it_lies(tmp_path):
+def test_gzip_files_are_read_directly_and_truncated_ones_refused(tmp_path):
     path = tmp_path / "a.en.gz"
     path.write_bytes(gzip.compress(b"a dog\n\na cat\n"))
     assert read_lines(path) == ["a dog", "", "a cat"]
@@ -70,7 +70,7 @@ def test_a_file_that_is_no_text_is_refused_by_name(tmp_path, content, message):
         read_lines(*files(tmp_path, content))
 
 
-def test_texts_with_as_many_references_become_one():
+def test_texts_with_equal_numbers_of_references_are_joined():
     one, two = ParallelText(["a", "b"], [["1", "2"], ["3", "4"]]), ParallelText(["c"], [["5"], ["6"]])
     assert merged([one, two]) == ParallelText(["a", "b", "c"], [["1", "2", "5"], ["3", "4", "6"]])
     with pytest.raises(ValueError, match="texts with 2, 1 references"):
@@ -180,6 +180,6 @@ def test_missing_tests_of_stanford_are_fetched_by_checksum(tmp_path, web, monkey
 
 
 @pytest.mark.data
-def test_the_real_captions_are_read_whole():
+def test_the_real_captions_are_read_completely():
     texts = read_texts(EnglishGerman(os.environ["MSBP_DATA_DIR"], offline=True).files())
     assert {split: len(text) for split, text in texts.items()} == {"train": 29000, "dev": 1014, "test": 1000}

@@ -43,7 +43,7 @@ def test_the_key_says_which_view_is_the_score_and_the_record_has_both():
     assert scores["detokenised"].texts[2] == "PLEASE CLOSE THE GATE BEHIND YOU."
 
 
-def test_any_of_several_references_will_do():
+def test_any_of_several_references_may_match():
     references = [REFERENCE, [line.replace("cold", "icy") for line in REFERENCE]]
     hypotheses = [references[1][0].split(), *(line.split() for line in REFERENCE[1:])]
     score = Bleu()(hypotheses, references, TOKENS["spaces"])
@@ -51,7 +51,7 @@ def test_any_of_several_references_will_do():
 
 
 @pytest.mark.parametrize("tokenizer", get_args(Tokenizer))
-def test_every_tokenizer_that_is_let_in_scores(tokenizer):
+def test_every_accepted_tokenizer_scores(tokenizer):
     hypotheses = [line.split() for line in REFERENCE]
     assert Bleu(tokenizer=tokenizer)(hypotheses, [REFERENCE], TOKENS["spaces"]).value == pytest.approx(100)
 

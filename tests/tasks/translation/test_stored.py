@@ -1,4 +1,4 @@
-"""Stored configurations: what they may build, without a call of anything else."""
+"""Stored configurations: only trusted classes are built, and nothing else is called."""
 
 import sys
 
@@ -53,7 +53,7 @@ EVIL = [
 
 
 @pytest.mark.parametrize(("part", "key", "value"), EVIL, ids=str)
-def test_nothing_else_is_built_or_read(config, monkeypatch, part, key, value):
+def test_no_other_class_is_built_and_no_resolver_read(config, monkeypatch, part, key, value):
     for name in ("hydra.utils.instantiate", "msbp.config.instantiate"):
         monkeypatch.setattr(name, lambda *_, **__: pytest.fail("it was built"))
     monkeypatch.setenv("HOME", "somewhere")
@@ -71,7 +71,7 @@ def test_resolvers_elsewhere_in_the_configuration_are_not_called(config, monkeyp
 
 
 @pytest.mark.parametrize("kept", [[], ["task"], ["task", "model"]])
-def test_a_configuration_that_is_cut_is_refused(config, kept):
+def test_a_truncated_configuration_is_refused(config, kept):
     with pytest.raises(ValueError, match="it has not all of task, model, method"):
         trusted({key: config[key] for key in kept})
     with pytest.raises(ValueError, match="it has not all of"):
@@ -116,7 +116,7 @@ def test_what_a_module_of_the_users_does_not_define_is_not_trusted(config, own, 
         trusted(config, [tmp_path])
 
 
-def test_a_checkpoint_calls_nothing_either(tmp_path):
+def test_loading_a_checkpoint_calls_no_class_of_it(tmp_path):
     evil = {"_target_": "pathlib.Path", "_args_": [str(tmp_path / "mark")]}
     settings = {"task": evil, "model": evil, "method": {}}
     torch.save({"format": 1, "settings": settings, "model": {}, "keep": {}}, tmp_path / "a.pt")

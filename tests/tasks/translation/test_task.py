@@ -1,4 +1,4 @@
-"""The translation task: what is learnt from, in which batches, and how translations are scored."""
+"""The translation task: its training pairs, batches and scores."""
 
 import math
 import os
@@ -17,7 +17,7 @@ from msbp.tasks.translation.vocabulary import BOS, EOS, PAD, SPECIAL, UNK, Words
 
 
 class Given:
-    """A corpus of the lines that a test hands in: of each split a source and references."""
+    """A corpus of given lines: of each split a source and references."""
 
     folder: Path
 
@@ -121,7 +121,7 @@ def test_a_batch_has_inputs_with_the_start_and_targets_with_the_end():
     assert splits.sizes == {"source_words": 4 + 3, "target_words": 4 + 3}
 
 
-def test_every_pair_is_in_one_batch_beside_its_like():
+def test_every_pair_is_in_one_batch_with_pairs_of_similar_length():
     translation = tiny(bucket=4)
     train = translation.splits(0).train
     rows = []
@@ -198,7 +198,7 @@ def test_lines_are_translated_in_their_order_by_the_words_of_the_run():
 
 
 @pytest.mark.data
-def test_two_hundred_real_pairs_are_learnt_by_heart():
+def test_two_hundred_real_pairs_are_memorized():
     whole = read_texts(EnglishGerman(os.environ["MSBP_DATA_DIR"], offline=True).files())["train"]
     few = whole.source[:200], whole.references[0][:200]
     corpus = Given(train=few, dev=few, test=few)

@@ -18,6 +18,6 @@ def test_punctuation_at_edges_is_cut_and_joined_again(line, words):
     assert split(line) == words.split() and join(split(line)) == line
 
 
-def test_tokenised_text_reads_as_usual_again():
+def test_detokenised_text_has_the_usual_spaces():
     words = "He said &quot; I don &apos;t know ( yet ) , Tim &apos;s here . &quot; AT &amp; T !".split()
     assert TOKENS["spaces"].join(words) == "He said \"I don't know (yet), Tim's here.\" AT & T!"

@@ -16,10 +16,20 @@ from .chain_forward import NONE, PER_SLOT, stage_table
 from .chain_select import form_grad_h, select
 from .compile import kernel
 from .parallel import parts_of, share, spread
-from .rows import by_column, fill, form_part, list_columns, sum_rows, weighted_columns, weighted_sum
+from .rows import (
+    CACHED,
+    by_column,
+    fill,
+    form_by_panels,
+    form_part,
+    list_columns,
+    sum_rows,
+    weighted_columns,
+    weighted_sum,
+)
 from .simd import BYTES, address_of, aligned, floats
 
-CACHED = 1 << 16  # floats of W that stay in the second-level cache: 256 KiB
+PANEL = 1 << 16  # floats of W that stay in the second-level cache: 256 KiB
 READS = 8  # of each row of a panel of W, on average, from which its copy pays
 NARROW = 32  # a dense stage with at most so many outputs hands its gradient down as factors, too
 
@@ -43,9 +53,9 @@ def weight_panel(B, s):
     A large W does not stay in the second-level cache as a whole, and rows of a few KiB share sets of it. The
     copy pays if the entries read each row often enough.
     """
-    if s.outputs * s.inputs < 2 * CACHED or B * s.k < READS * s.outputs:
+    if s.outputs * s.inputs <= CACHED or B * s.k < READS * s.outputs:
         return 0
-    return min(s.inputs, max(64, CACHED // s.outputs // 64 * 64))
+    return min(s.inputs, max(64, PANEL // s.outputs // 64 * 64))
 
 
 @kernel
@@ -134,14 +144,14 @@ def backward(table, count, B, grad, sgemm, scratch, threads):
 
 @kernel
 def weight_part(job, part, parts):
-    """Form a part of the rows of ∂ℓ/∂W of every sparse stage."""
+    """Form a part of the rows of ∂ℓ/∂W of every sparse stage whose x stays in cache."""
     table, count, B = job
     stages = stage_table(table, count)
     for depth in range(count):
         s = stages[depth]
-        if s.k and s.rows:
-            lists, sizes = (s.starts, s.examples, s.weights, s.outputs), (B, s.inputs)
-            form_part(*lists, s.x, *sizes, s.indices, s.rows, s.touched, part, parts)
+        if s.k and s.rows and B * s.inputs <= CACHED:
+            lists = s.starts, s.examples, s.weights, s.outputs
+            form_part(*lists, s.x, s.inputs, s.indices, s.rows, s.touched, part, parts)
 
 
 @kernel
@@ -152,6 +162,10 @@ def weight_gradients(table, count, B, threads):
         s = stages[depth]
         if s.k and s.rows:
             list_columns(s.starts, s.outputs, s.indices)
-            work += B * s.k * s.inputs
-            rows = max(rows, s.touched)
+            if B * s.inputs <= CACHED:
+                work += B * s.k * s.inputs
+                rows = max(rows, s.touched)
+            else:
+                lists, sizes = (s.starts, s.examples, s.weights, s.outputs), (B, s.inputs)
+                form_by_panels(*lists, s.x, *sizes, s.indices, s.rows, s.touched, threads)
     spread(weight_part, (table, count, B), parts_of(threads, rows, work), threads)

@@ -1,7 +1,8 @@
 """The decorator of all kernels: numba's compiler, with a cache that depends on every kernel file.
 
 numba refreshes a cached function when its own file changes, not when a kernel that was inlined into it
-does. So the name of the cache folder has a digest of all kernel files. It is beside them, or a temporary
+does. So the name of the cache folder has a digest of all files of this folder; a file of kernels elsewhere
+(optim/kernels.py) calls these and its own. It is beside them, or a temporary
 folder of the user's if that cannot be written.
 """
 

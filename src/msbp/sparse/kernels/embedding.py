@@ -11,7 +11,7 @@ from .blas import part_product_nt
 from .compile import kernel
 from .parallel import LINE, parts_of, share, spread
 from .rows import add_weighted
-from .simd import BYTES, address_of, floats, ints, longs
+from .simd import BYTES, address_of, aligned, floats, ints, longs
 
 FEW = 8  # a token slot with at most B / 8 distinct tokens has their products formed once
 
@@ -153,29 +153,18 @@ def copy_slice(weight, f, F, E, packed):
 
 
 @kernel
-def copy_part(job, part, parts):
-    weight, F, E, packed = job
-    start, stop = share(part, parts, F, 1)
-    for f in range(start, stop):
-        copy_slice(weight, f, F, E, packed[f])
-
-
-@kernel
 def sum_factors(job, part, parts):
-    """As gradient_from_factors, for the tokens of a part."""
-    values, columns, numbers, weight, packed, out, B, F, E, n, k, owner = job
-    U, P = owner.size, packed.shape[2]
-    wide, N, D = np.zeros((U, P), np.float32), ints(numbers, (B, F)), floats(out, (U, E))
+    """As gradient_from_factors, for the tokens of a part; each packs every slice of W, into its own cache."""
+    values, columns, numbers, weight, out, B, F, E, n, k, owner = job
+    U, P = owner.size, padded(E)
+    wide, packed = aligned(U * P).reshape((U, P)), aligned(n * P).reshape((n, P))
+    N, D = ints(numbers, (B, F)), floats(out, (U, E))
     for f in range(F):
-        if parts == 1:
-            copy_slice(weight, f, F, E, packed[0])
-        base = 0 if parts == 1 else f * n * P * BYTES
+        copy_slice(weight, f, F, E, packed)
         for b in range(B):
             if owner[N[b, f]] == part:
                 at, of = b * k * BYTES, N[b, f] * P * BYTES
-                add_weighted(
-                    address_of(wide) + of, address_of(packed) + base, P, columns + at, values + at, k
-                )
+                add_weighted(address_of(wide) + of, address_of(packed), P, columns + at, values + at, k)
     for u in range(U):
         if owner[u] == part:
             source, row = wide[u], D[u]
@@ -187,11 +176,8 @@ def sum_factors(job, part, parts):
 def gradient_from_factors(values, columns, numbers, weight, out, B, F, E, n, k, U, threads):
     """out (U, E) = ∂ℓ/∂x = g W summed by token, slot after slot, so that a slice of W stays in cache."""
     parts = min(threads, parts_of(threads, U, B * F * k * E))
-    packed = np.zeros((1 if parts == 1 else F, n, padded(E)), np.float32)
-    if parts > 1:  # else slot after slot, while it is in cache
-        spread(copy_part, (weight, F, E, packed), parts_of(threads, F, packed.size), threads)
-    job = (values, columns, numbers, weight, packed, out, B, F, E, n, k, owners(numbers, B * F, U, parts))
-    spread(sum_factors, job, parts, threads)
+    owner = owners(numbers, B * F, U, parts)
+    spread(sum_factors, (values, columns, numbers, weight, out, B, F, E, n, k, owner), parts, threads)
 
 
 @kernel

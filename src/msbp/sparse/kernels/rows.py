@@ -14,8 +14,7 @@ from .parallel import LINE, parts_of, share, spread
 from .select import add
 from .simd import BYTES, address_of, aligned, floats, ints, longs, panel_sum, row_sum
 
-CACHED = 6 << 10  # floats of x that are worked on at a time: 24 KiB, beside the row that is formed
-COPIED = 128  # rows of x from which a panel is copied: in place, many of its lines share a set of the cache
+CACHED = 128 << 10  # floats of an x that stays in cache while all rows of gᵀx are formed: 512 KiB
 LANES = 32
 CHUNK, CHUNK_LANES = 256, 64  # of a panel in a product with gᵀ: 64 KB, beside m sums of 64 columns
 row_sum_to, row_sum_onto = row_sum(add=False), row_sum(add=True)
@@ -67,12 +66,6 @@ def by_column(values, columns, B, n, k, starts, examples, weights):
 
 
 @kernel
-def panel_width(B, i):
-    """Return how many columns of x (B, i) are worked on at a time: all, or a multiple of 64."""
-    return min(i, max(64, CACHED // B // 64 * 64))
-
-
-@kernel
 def list_columns(starts, n, indices):
     """Fill the indices (u) of the columns that have entries."""
     S, listed, u = ints(starts, n + 2), longs(indices, n), 0
@@ -83,24 +76,62 @@ def list_columns(starts, n, indices):
 
 
 @kernel
-def form_part(starts, examples, weights, n, x, B, i, indices, rows, u, part, parts):
+def form_part(starts, examples, weights, n, x, i, indices, rows, u, part, parts):
     """Form a part of the rows (u, i) of gᵀx with these indices (u), from the entries by column."""
-    S, listed, step = ints(starts, n + 2), longs(indices, u), panel_width(B, i)
-    start, stop = share(part, parts, (i + step - 1) // step * u, 1)
-    X, copied = floats(x, (B, i)), B >= COPIED and i > step
-    panel, held = aligned(B * step if copied else 0), -1
-    P = panel.reshape(B if copied else 0, step)
-    for at in range(start, stop):  # panel after panel, so that no part reads much of x that another one reads
-        begin, q = at // u * step, at % u
-        j, out = listed[q], rows + (q * i + begin) * BYTES
-        width = min(step, i - begin)
-        if copied and begin != held:
-            fill(P, X, 0, begin)
-            held = begin
-        if copied:
-            weighted_columns(out, address_of(panel), width, step, examples, weights, S[j], S[j + 1])
-        else:
-            weighted_columns(out, x + begin * BYTES, width, i, examples, weights, S[j], S[j + 1])
+    S, listed = ints(starts, n + 2), longs(indices, u)
+    start, stop = share(part, parts, u, 1)
+    for q in range(start, stop):
+        j = listed[q]
+        weighted_sum(rows + q * i * BYTES, x, i, examples, weights, S[j], S[j + 1])
+
+
+@kernel
+def chunk_starts(starts, examples, n, B, indices, u):
+    """Return where the entries of each row begin (chunks, u) in each chunk of CHUNK examples, and their ends
+    (1, u)."""
+    S, listed, chunks = ints(starts, n + 2), longs(indices, u), (B + CHUNK - 1) // CHUNK
+    E, begins = ints(examples, S[n]), np.empty((chunks + 1, u), np.int32)
+    for q in range(u):
+        at, stop = S[listed[q]], S[listed[q] + 1]
+        for c in range(chunks):
+            begins[c, q] = at
+            while at < stop and E[at] < (c + 1) * CHUNK:
+                at += 1
+        begins[chunks, q] = stop
+    return begins
+
+
+@kernel
+def panels_part(job, part, parts):
+    begins, examples, weights, x, B, i, rows = job
+    (ends, u), stride = begins.shape, CHUNK_LANES * BYTES
+    panel = aligned(CHUNK * CHUNK_LANES).reshape((CHUNK, CHUNK_LANES))
+    sums = aligned(u * CHUNK_LANES).reshape((u, CHUNK_LANES))
+    X, R = floats(x, (B, i)), floats(rows, (u, i))
+    start, stop = share(part, parts, i, CHUNK_LANES)
+    for column in range(start, stop, CHUNK_LANES):
+        sums[:] = 0
+        for c in range(ends - 1):
+            first = c * CHUNK
+            fill(panel[: B - first], X, first, column)
+            for q in range(u):
+                combine_lists(
+                    address_of(sums) + q * stride, address_of(panel) - first * stride, stride,
+                    examples, weights, begins[c, q], begins[c + 1, q],
+                )  # fmt: skip
+        width = min(CHUNK_LANES, i - column)
+        for q in range(u):
+            to, of = R[q, column : column + width], sums[q]
+            for j in range(width):
+                to[j] = of[j]
+
+
+@kernel
+def form_by_panels(starts, examples, weights, n, x, B, i, indices, rows, u, threads):
+    """Form the rows (u, i) of gᵀx as form_part, some columns after others, for an x that is not in cache."""
+    begins = chunk_starts(starts, examples, n, B, indices, u)
+    count, work = (i + CHUNK_LANES - 1) // CHUNK_LANES, ints(starts, n + 2)[n] * i
+    spread(panels_part, (begins, examples, weights, x, B, i, rows), parts_of(threads, count, work), threads)
 
 
 @kernel

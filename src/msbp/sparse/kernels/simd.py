@@ -17,8 +17,8 @@ from numba.np.arrayobj import make_array
 from .compile import kernel
 
 BYTES = 4  # of a float32 or int32
-LINE_BYTES = 64  # of a cache line
 REAL, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
+CACHE_LINE = 64  # bytes
 LADDER = (64, 16, 4, 1)  # floats at once, from the start of a row to its end
 
 
@@ -65,8 +65,8 @@ def address_of(typing, array):
 @kernel
 def aligned(count):
     """Return zeros (count) that begin at a cache line."""
-    flat = np.zeros(count + LINE_BYTES // BYTES, np.float32)
-    return flat[(-address_of(flat) & (LINE_BYTES - 1)) // BYTES :][:count]
+    flat = np.zeros(count + CACHE_LINE // BYTES, np.float32)
+    return flat[(-address_of(flat) & (CACHE_LINE - 1)) // BYTES :][:count]
 
 
 @intrinsic

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from ..buffers import address, address_of, empty, kernels_allowed, plain, supports
 from ..torch_compat import Context, autocast_anywhere, eager
-from .stage import Stage
-from .torch_path import SavedStage, pull, push
+from .stage import SavedStage, Stage, pull, push
 from .workspace import Workspace
 
 Parameters = list[Tensor | None]

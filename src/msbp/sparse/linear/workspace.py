@@ -21,8 +21,7 @@ from ..memory import MEMORIES, SlotMemory
 from ..row_sparse import Parts, RowSparseGradient
 from ..torch_compat import SGEMM
 from .embedding import Lookup
-from .stage import IDENTITY, RELU, Stage
-from .torch_path import SavedStage, pull
+from .stage import IDENTITY, RELU, SavedStage, Stage, pull
 
 KINDS = {kind: code for code, kind in enumerate([type(None), *MEMORIES.values()])}
 INT32 = torch.int32

@@ -13,13 +13,38 @@ from itertools import chain
 
 import numpy as np
 
-from ..treebank import Sentence
-from .attachment import Punctuation
+from ..treebanks.corpus import Sentence
 from .transitions import EMPTY, NO_LABEL, Features, Ints, Nodes
 
 ABSENT, ROOT, RARE = range(3)  # come before all words, and before all tags
 SPECIAL = 3
 PARTS = ("words", "tags", "labels")
+
+
+@dataclass(frozen=True)
+class Punctuation:
+    """The rule that words with one of `values` in a field of the gold sentence are punctuation."""
+
+    field: str
+    values: frozenset[str]
+
+    def marks(self, sentence: Sentence) -> list[bool]:
+        """Return for each word of a sentence whether it is punctuation."""
+        return [value in self.values for value in getattr(sentence, self.field)]
+
+    def rule(self, matched: bool) -> str:
+        """Return the rule's part of a metric signature.
+
+        A rule that matched nothing may not fit the tags of the corpus.
+        """
+        outcome = "left out" if matched else "none found"
+        return f"punctuation:{outcome} by {self.field} {' '.join(sorted(self.values))}"
+
+
+PUNCTUATION = {
+    "tags": Punctuation("tags", frozenset({"``", "''", ",", ".", ":"})),  # $ and % are words
+    "upos": Punctuation("upos", frozenset({"PUNCT"})),
+}
 
 
 @dataclass(frozen=True)
@@ -32,7 +57,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, sentences: Sequence[Sentence], cutoff: int) -> Vocabulary:
-        """Words seen no more than `cutoff` times are left out: all of them are one rare word."""
+        """Return the vocabulary of sentences; words seen no more than `cutoff` times are one rare word."""
         counts = Counter(each(sentences, "words"))
         words = sorted(word for word, count in counts.items() if count > cutoff)
         return cls(words, sorted(set(each(sentences, "tags"))), sorted(set(each(sentences, "labels"))))
@@ -47,7 +72,7 @@ class Vocabulary:
         }
 
     def nodes(self, sentences: Sequence[Sentence], punctuation: Punctuation) -> Nodes:
-        """The sentences concatenated after the empty node; scores do not count punctuation."""
+        """Return the sentences concatenated after the empty node; scores do not count punctuation."""
         lengths = np.array([len(sentence) for sentence in sentences], np.int32)
         first = (np.cumsum(lengths + 1) - lengths).astype(np.int32)
         is_word = np.ones(1 + len(sentences) + int(lengths.sum()), bool)
@@ -75,7 +100,7 @@ class Vocabulary:
         )
 
     def tokens(self, nodes: Nodes, features: Features) -> Ints:
-        """The 48 features (A, 48): 18 words, 18 tags, 12 labels."""
+        """Return the 48 features (A, 48): 18 words, 18 tags, 12 labels."""
         words, tags = self.sizes["words"], self.sizes["tags"]
         parts = (
             nodes.words[features.nodes],
@@ -103,7 +128,7 @@ class Encoded:
         return cls(vocabulary, {split: vocabulary.nodes(part, punctuation) for split, part in parts.items()})
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Plain arrays, of which `from_arrays` restores an equal object."""
+        """Return plain arrays, of which `from_arrays` restores an equal object."""
         arrays = {part: np.array(getattr(self.vocabulary, part), str) for part in PARTS}
         for split, nodes in self.splits.items():
             arrays |= {f"{split}.{part}": array for part, array in vars(nodes).items()}
@@ -111,7 +136,7 @@ class Encoded:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Encoded:
-        """The object whose `arrays` these are."""
+        """Return the object whose `arrays` these are."""
         splits: dict[str, dict[str, np.ndarray]] = {}
         for name in (name for name in arrays if name not in PARTS):
             split, part = name.split(".")
@@ -121,5 +146,5 @@ class Encoded:
 
 
 def each(sentences: Iterable[Sentence], part: str) -> Iterator:
-    """One field of all words, such as their tags, sentence after sentence."""
+    """Return one field of all words, such as their tags, sentence after sentence."""
     return chain.from_iterable(getattr(sentence, part) for sentence in sentences)

@@ -1,6 +1,6 @@
 """Transition-based dependency parsing with gold tags (paper section 5, Table 1).
 
-Letters: T configurations, A active sentences, B batch, L labels.
+Letters: N words, T configurations, A active sentences, B batch, L labels.
 """
 
 from __future__ import annotations
@@ -14,19 +14,47 @@ from typing import ClassVar
 import numpy as np
 import pydantic.dataclasses
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from ...config import STRICT
 from ...files import file_name
 from .. import cache, synthetic
 from ..base import Batch, Count, Cutoff, Name, Sample, Score, Splits, Task, digest, order
-from ..treebank import UNKNOWN, Corpus, Sentence
-from .attachment import PUNCTUATION, Attachment
-from .encoding import Encoded, Vocabulary
+from ..treebanks.corpus import UNKNOWN, Corpus, Sentence
+from .encoding import PUNCTUATION, Encoded, Vocabulary
 from .transitions import Features, Ints, Nodes, derivations, legal, parse
 
 TINY_BATCH = 64  # at most: larger batches would leave a trial a handful of updates
 AT_ONCE = 4096  # configurations in one forward pass of the evaluation
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """Attachment scores in percent of the counted words: with the right head (uas), and also label (las).
+
+    words: their number. rule: the punctuation rule that excluded others.
+    """
+
+    uas: float
+    las: float
+    words: int
+    rule: str
+
+    @classmethod
+    def of(
+        cls, gold: Sequence[ArrayLike], parsed: Sequence[ArrayLike], counted: ArrayLike, rule: str
+    ) -> Attachment:
+        """Return the scores of heads and labels, (N) each, against gold ones.
+
+        ValueError if no word counts.
+        """
+        counted = np.asarray(counted, bool)
+        if not counted.any():
+            raise ValueError(f"no word to score ({rule})")
+        heads, labels = (np.asarray(a) == np.asarray(b) for a, b in zip(gold, parsed, strict=True))
+        right, labelled = heads[counted], (heads & labels)[counted]
+        return cls(100 * float(right.mean()), 100 * float(labelled.mean()), len(right), rule)
 
 
 @dataclass(frozen=True)
@@ -100,7 +128,7 @@ class Parsing(Task[Trees]):
         )
 
     def batches(self, split: Trees, seed: int, epoch: int) -> Iterator[Batch]:
-        """Tokens (B, 48), a mask of the legal transitions (B, 2L+1), the oracle's transition (B)."""
+        """Yield tokens (B, 48), a mask of the legal transitions (B, 2L+1), the oracle's transition (B)."""
         size = self.batch_size if self.sample == "full" else min(self.batch_size, TINY_BATCH)
         for index in order(len(split.transitions), seed, epoch).split(size):
             yield split.tokens[index], split.legal[split.kinds[index]], split.transitions[index]
@@ -115,7 +143,7 @@ class Parsing(Task[Trees]):
         return Score(result.uas, f"uas|{rule}|tags:gold", {"las": result.las})
 
     def _encoded(self) -> tuple[Encoded, str]:
-        """The encoded treebank and the digest of its data."""
+        """Return the encoded treebank and the digest of its data."""
         if self.sample == "tiny":
             data = synthetic.digest("treebank", synthetic.TREEBANK)
             return self._encode(synthetic.treebanks()), data
@@ -140,7 +168,7 @@ class Parsing(Task[Trees]):
 
 
 def contents(split: str, trees: Trees) -> Iterator[str]:
-    """Notes on the contents of a split."""
+    """Yield notes on the contents of a split."""
     lengths = trees.nodes.lengths
     yield f"{split}: {len(lengths)} sentences, {lengths.sum()} words, {len(trees.transitions)} transitions"
     for number, kind in ((trees.non_projective, "non-projective"), (trees.several_roots, "many-rooted")):
@@ -149,7 +177,7 @@ def contents(split: str, trees: Trees) -> Iterator[str]:
 
 
 def best_legal(model: nn.Module, split: Trees, features: Features) -> Ints:
-    """The legal transition (A) with the model's highest logit in each configuration."""
+    """Return the legal transition (A) with the model's highest logit in each configuration."""
     device = next(model.parameters()).device
     tokens = torch.from_numpy(split.vocabulary.tokens(split.nodes, features))
     logits = torch.cat([model(some.to(device)).cpu() for some in tokens.split(AT_ONCE)])

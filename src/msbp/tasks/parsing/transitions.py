@@ -57,18 +57,21 @@ class Configurations:
         self.left, self.right = np.zeros((2, size), np.int32), np.zeros((2, size), np.int32)  # outermost two
 
     def unfinished(self, active: Ints) -> Ints:
-        """Those of some sentences (A) that have words on the buffer, or on the stack beside the root."""
+        """Return the sentences among some (A) with words on the buffer, or on the stack beside the root."""
         return active[(self.next[active] < self.end[active]) | (self.top[active] > self.bottom[active])]
 
     def kinds(self, active: Ints) -> Ints:
-        """The kind of each sentence's configuration (A)."""
+        """Return the kind of each sentence's configuration (A)."""
         shift, height = self.next[active] < self.end[active], self.top[active] - self.bottom[active]
         return np.where(
             shift, np.where(height > 1, ANY, ONLY_SHIFT), np.where(height > 1, ONLY_ARCS, ONLY_ROOT)
         )
 
     def features(self, active: Ints) -> Features:
-        """Stack 1-3, buffer 1-3, and for stack 1 and 2 the outer children of Chen and Manning (2014)."""
+        """Return the nodes of the features of Chen and Manning (2014).
+
+        Stack 1-3, buffer 1-3, and for stack 1 and 2 the outer children.
+        """
         stack = [self.stack[self.top[active] - depth] for depth in range(3)]
         ahead = [self.next[active] + i for i in range(3)]
         buffer = [np.where(node < self.end[active], node, EMPTY) for node in ahead]
@@ -99,7 +102,7 @@ class Configurations:
 
 
 def parse(nodes: Nodes, labels: int, choose: Callable[[Features], Ints]) -> tuple[Ints, Ints]:
-    """Heads and labels (N) of the trees that `choose`, which picks legal transitions, builds step by step."""
+    """Return heads and labels (N) of the trees that `choose` builds by legal transitions."""
     state, active = Configurations(nodes), np.arange(len(nodes.first), dtype=np.int32)
     while len(active := state.unfinished(active)):
         state.apply(active, choose(state.features(active)), labels)
@@ -107,7 +110,7 @@ def parse(nodes: Nodes, labels: int, choose: Callable[[Features], Ints]) -> tupl
 
 
 def legal(gold: Nodes, labels: int) -> NDArray[np.bool_]:
-    """Mask of the legal transitions in each kind of configuration (4, 2L+1).
+    """Return a mask of the legal transitions in each kind of configuration (4, 2L+1).
 
     Labels that only roots have in the gold trees are legal for roots alone, the others for all other words.
     """
@@ -133,8 +136,9 @@ class Derivations(NamedTuple):
 
 
 def derivations(gold: Nodes, labels: int) -> Derivations:
-    """The static oracle's derivations of all sentences with a single root, no crossing arcs and known labels.
+    """Return the static oracle's derivations of the sentences that have one.
 
+    They have a single root, no crossing arcs and known labels.
     A left arc is taken as soon as it is possible, a right arc once the child has all of its own children.
     """
     state = Configurations(gold)

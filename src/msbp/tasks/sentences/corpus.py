@@ -87,7 +87,10 @@ def deal(labels: Sequence[int], folds: int, seed: int) -> np.ndarray:
 
 
 def cross_validation(labels: Sequence[int], seed: int) -> Parts:
-    """Train, dev (a tenth of the rest) and test of fold seed modulo 10; seeds from 10 on shuffle anew."""
+    """Return train, dev (a tenth of the rest) and test of fold seed modulo 10.
+
+    Seeds from 10 on shuffle anew.
+    """
     shuffle, test = divmod(seed, FOLDS)
     fold = deal(labels, FOLDS, shuffle)
     rest = np.flatnonzero(fold != test)
@@ -96,7 +99,7 @@ def cross_validation(labels: Sequence[int], seed: int) -> Parts:
 
 
 def fixed_split(labels: Sequence[int], seed: int) -> Parts:
-    """80, 10 and 10 %, the same for every seed."""
+    """Return a split of 80, 10 and 10 %, the same for every seed."""
     fold = deal(labels, FOLDS, 0)
     return np.flatnonzero(fold > 1), np.flatnonzero(fold == 1), np.flatnonzero(fold == 0)
 

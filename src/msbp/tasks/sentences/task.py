@@ -34,7 +34,7 @@ class Sentences:
         return len(self.words)
 
     def batch(self, chosen: Tensor) -> Batch:
-        """Words (N), offsets of the sentences in them (B + 1), labels (B)."""
+        """Return the words (N), offsets of the sentences in them (B + 1), labels (B)."""
         words = [self.words[i] for i in chosen.tolist()]
         ends = np.cumsum([0, *map(len, words)])
         return torch.cat(words), torch.from_numpy(ends), self.labels[chosen]
@@ -88,7 +88,7 @@ class SentenceClassification(Task[Sentences]):
         return Splits(train, dev, test, sizes, tuple(notes), digest=data)
 
     def read(self, paths: Sequence[Path]) -> LabelledSentences:
-        """The sentences of the files; ValueError if one has too few for the folds."""
+        """Return the sentences of the files; ValueError if one has too few for the folds."""
         corpus = read_corpus(paths)
         for label, path in enumerate(paths):
             if (count := corpus.labels.count(label)) < FOLDS:
@@ -98,13 +98,13 @@ class SentenceClassification(Task[Sentences]):
         return corpus
 
     def find(self) -> list[Path]:
-        """The files, one a class; fetches them where they are missing and a download is allowed."""
+        """Return the files, one a class; fetches them where they are missing and a download is allowed."""
         paths = [Path(self.data, self.folder, name) for name in self.files]
         labelled_lines(self.hub, paths, self.offline)
         return paths
 
     def batches(self, split: Sentences, seed: int, epoch: int) -> Iterator[Batch]:
-        """Batches as of `Sentences.batch`."""
+        """Return batches as of `Sentences.batch`."""
         return map(split.batch, order(len(split), seed, epoch).split(self.batch_size))
 
     def score(self, model: nn.Module, split: Sentences) -> Score:

@@ -48,7 +48,7 @@ class Tagged:
         return self.lengths.cumsum(0) - self.lengths
 
     def batch(self, chosen: Tensor) -> Batch:
-        """Words (N), features (N, F), the number of words of each time step (T), tags (N).
+        """Return the words (N), features (N, F), the number of words of each time step (T), tags (N).
 
         The longest sentence is first.
         """
@@ -88,7 +88,7 @@ class Encoder:
         }  # fmt: skip
 
     def encode(self, sentences: Sequence[TaggedWords]) -> Tagged:
-        """A split as numbers."""
+        """Return a split as numbers."""
         words = list(chain.from_iterable(s.words for s in sentences))
         features = [
             [values.get(self.spelling[key](w), 0) for key, values in self.values.items()] for w in words
@@ -101,22 +101,22 @@ class Encoder:
         )
 
     def unknown(self, split: Tagged) -> int:
-        """The number of unknown words of a split."""
+        """Return the number of unknown words of a split."""
         return int((split.words == self.words[UNKNOWN]).sum())
 
 
 def frequent(values: Iterable[str], cutoff: int) -> set[str]:
-    """The values that occur more than `cutoff` times."""
+    """Return the values that occur more than `cutoff` times."""
     return {value for value, count in Counter(values).items() if count > cutoff}
 
 
 def number(values: Iterable[str], first: int = 1) -> dict[str, int]:
-    """Numbers in alphabetic order."""
+    """Return the number of each value, in alphabetic order."""
     return {value: i for i, value in enumerate(sorted(values), first)}
 
 
 def capitals(word: str) -> str:
-    """The pattern of capital letters: none | first (the first alone) | all (of several) | some."""
+    """Return the pattern of capital letters: none | first (the first alone) | all (of several) | some."""
     if word == word.lower():
         return "none"
     if word[0].isupper() and word[1:] == word[1:].lower():
@@ -125,5 +125,5 @@ def capitals(word: str) -> str:
 
 
 def suffix(word: str, letters: int) -> str:
-    """The last letters, lower-cased; every digit is 0, because numbers differ in little else."""
+    """Return the last letters, lower-cased; every digit is 0, because numbers differ in little else."""
     return re.sub(r"\d", "0", word.lower())[-letters:]

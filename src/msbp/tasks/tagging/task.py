@@ -14,7 +14,7 @@ from ...config import STRICT
 from .. import synthetic
 from ..base import Batch, Count, Cutoff, Name, Sample, Score, Splits, Task, accuracy, digest, in_buckets
 from ..text import load_vectors
-from ..treebank import Corpus, Sentence
+from ..treebanks.corpus import Corpus, Sentence
 from .encoding import Encoder, Spelling, Tagged, TaggedWords, capitals, suffix
 
 TAGS = {"xpos": "tags", "upos": "upos"}
@@ -87,7 +87,7 @@ class Tagging(Task[Tagged]):
         return TaggedWords(sentence.words, tags)
 
     def batches(self, split: Tagged, seed: int, epoch: int) -> Iterator[Batch]:
-        """Batches as of `Tagged.batch`, of sentences of similar length."""
+        """Return batches as of `Tagged.batch`, of sentences of similar length."""
         return map(split.batch, in_buckets(split.lengths, self.batch_size, self.bucket, seed, epoch))
 
     def score(self, model: nn.Module, split: Tagged) -> Score:

@@ -26,7 +26,7 @@ class State(Protocol):
     """The state of a model between two words of each row."""
 
     def select(self, index: Tensor) -> Self:
-        """The rows of index, in its order; a row may come more than once, or never again."""
+        """Return the rows of index, in its order; a row may be repeated or left out."""
         ...
 
 
@@ -37,11 +37,11 @@ class Decoder(Protocol[S]):
     """A model that decodes word by word."""
 
     def encode(self, source: Tensor, lengths: Tensor) -> S:
-        """The state of B rows before the first word; source (B, S), lengths (B)."""
+        """Return the state of B rows before the first word; source (B, S), lengths (B)."""
         ...
 
     def step(self, tokens: Tensor, state: S) -> tuple[Tensor, S]:
-        """Log-probabilities (A, V) of the words after tokens (A), and the next state."""
+        """Return log-probabilities (A, V) of the words after tokens (A), and the next state."""
         ...
 
 
@@ -61,7 +61,10 @@ class BeamSearch:
     alpha: float = 1.0
 
     def __call__(self, model: Decoder[S], source: Tensor, lengths: Tensor) -> list[list[int]]:
-        """Numbers of the words of each translation, without begin and end; source (B, S), lengths (B)."""
+        """Return the numbers of the words of each translation, without begin and end.
+
+        source (B, S), lengths (B).
+        """
         best = Best.none(TIMES * lengths + MORE, source.device)
         beams = Beams.start(len(lengths), self.begin, source.device)
         state = model.encode(source, lengths)
@@ -86,7 +89,7 @@ class BeamSearch:
         raise AssertionError("unreachable: all hypotheses end at their limits")
 
     def _candidates(self, beams: Beams, logp: Tensor, last: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores, hypotheses and words (B, C) of the best continuations, the best first.
+        """Return scores, hypotheses and words (B, C) of the best continuations, the best first.
 
         There are 2 W of them: at most W end, so that W stay open. In `last` sentences (B) all must end.
         """
@@ -101,7 +104,10 @@ class BeamSearch:
         return scores, index // words, index % words
 
     def _settled(self, best: Best, sentences: Tensor, open_score: Tensor, length: int) -> Tensor:
-        """Mask of the sentences (B) that are done; open_score (B): the best score of an open hypothesis."""
+        """Return a mask of the sentences (B) that are done.
+
+        open_score (B): the best score of an open hypothesis.
+        """
         score, full = best.score[sentences], best.count[sentences] >= self.width
         attainable = open_score / (best.limit[sentences] + 1.0) ** self.alpha  # no step adds to a score
         return (score >= attainable) | full & (score >= open_score / float(length) ** self.alpha)
@@ -127,7 +133,7 @@ class Beams:
         return self.scores.shape[1]
 
     def extended(self, open_: Tensor, rows: Tensor, scores: Tensor, tokens: Tensor) -> Beams:
-        """The hypotheses of the rows (B, W) with one word more each, of the sentences open_ alone."""
+        """Return the hypotheses of the rows (B, W) with one word more each, of the sentences open_ alone."""
         words = torch.cat([self.words.flatten(0, 1)[rows], tokens[:, :, None]], 2)
         return Beams(self.sentences[open_], scores, tokens, words)
 

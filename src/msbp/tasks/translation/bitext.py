@@ -45,7 +45,7 @@ class ParallelText:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file, gzip or plain, their words separated by one space; empty lines stay.
+    """Return the lines of a UTF-8 file, gzip or plain, their words separated by one space; empty lines stay.
 
     Only a line feed ends a line: control characters and Unicode's separators count as spaces. ValueError
     names the file, and the line that is not UTF-8.
@@ -65,7 +65,10 @@ def read_lines(path: Path) -> list[str]:
 
 
 def read_parallel(source: Path, *references: Path) -> ParallelText:
-    """The lines of files of equal length. ValueError names two files of different lengths, and these."""
+    """Return the lines of files of equal length.
+
+    ValueError names two files of different lengths, and these.
+    """
     lines = read_lines(source)
     translations = [read_lines(path) for path in references]
     for path, translation in zip(references, translations, strict=True):
@@ -78,7 +81,7 @@ def read_parallel(source: Path, *references: Path) -> ParallelText:
 
 
 def merged(parts: Sequence[ParallelText]) -> ParallelText:
-    """Several texts as one. ValueError unless all have the same number of references."""
+    """Return several texts joined to one. ValueError unless all have the same number of references."""
     counts = [len(part.references) for part in parts]
     if len(set(counts)) > 1:
         raise ValueError(f"texts with {', '.join(map(str, counts))} references cannot be scored as one")
@@ -90,7 +93,7 @@ def merged(parts: Sequence[ParallelText]) -> ParallelText:
 
 
 def read_texts(files: Texts) -> dict[str, ParallelText]:
-    """The text of each split: all of its texts as one."""
+    """Return the text of each split: all of its texts as one."""
     return {split: merged([read_parallel(*paths) for paths in texts]) for split, texts in files.items()}
 
 
@@ -99,7 +102,10 @@ class Bitext(Protocol):
     """A parallel corpus in files."""
 
     def files(self) -> Texts:
-        """The files of train, dev and test. OSError or ValueError name what is missing and what to do."""
+        """Return the files of train, dev and test.
+
+        OSError or ValueError name what is missing and what to do.
+        """
         ...
 
 
@@ -169,26 +175,26 @@ class ChineseEnglish:
         return texts
 
     def _text(self, name: str) -> list[Path]:
-        """The source, then each reference."""
+        """Return the source, then each reference."""
         source = stored(Path(self.root, f"{name}.zh"))
         return [source, *sorted(Path(self.root).glob(f"{name}.en*"))] if source else []
 
 
 def stored(path: Path) -> Path | None:
-    """The existing file, plain or as .gz; None if there is neither."""
+    """Return the existing file, plain or as .gz; None if there is neither."""
     packed = path.with_name(path.name + ".gz")
     return path if path.is_file() else packed if packed.is_file() else None
 
 
 def missing(folder: Path, remote: Mapping[str, Remote]) -> dict[Path, Remote]:
-    """The remote files, by their paths in folder, of which there is none there, packed or not."""
+    """Return the remote files, by their paths in folder, that are missing there, packed or not."""
     return {
         folder / name: one for name, one in remote.items() if not stored(folder / name.removesuffix(".gz"))
     }
 
 
 def pairs(folder: Path, stems: Mapping[str, str], languages: tuple[str, str]) -> Texts:
-    """The existing files STEM.LANGUAGE of each split, plain or as .gz."""
+    """Return the existing files STEM.LANGUAGE of each split, plain or as .gz."""
     paths = {
         split: [stored(folder / f"{stem}.{side}") for side in languages] for split, stem in stems.items()
     }

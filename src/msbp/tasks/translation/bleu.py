@@ -30,7 +30,7 @@ class Bleu:
     def __call__(
         self, translations: Sequence[Sequence[str]], references: Sequence[Lines], tokens: Tokens
     ) -> Score:
-        """BLEU in percent of translations as words; each reference has as many lines as there are."""
+        """Return BLEU in percent of translations as words; each reference has as many lines as there are."""
         lines = {view: list(map(write, translations)) for view, write in writers(tokens).items()}
         expected = {view: self.written(references, tokens, view) for view in VIEWS}
         counted = {view: self.count(view, lines[view], expected[view]) for view in VIEWS}
@@ -45,12 +45,12 @@ class Bleu:
     def written(
         self, references: Sequence[Lines], tokens: Tokens, view: str | None = None
     ) -> list[list[str]]:
-        """The lines of each reference in a view, by default in that of the score."""
+        """Return the lines of each reference in a view, by default in that of the score."""
         write = writers(tokens)[view or self.score]
         return [[write(tokens.split(line)) for line in lines] for lines in references]
 
     def count(self, view: str, translations: Lines, references: Sequence[Lines]) -> tuple[float, str]:
-        """BLEU in percent and its signature."""
+        """Return BLEU in percent and its signature."""
         # force: no warning for each corpus whose full stops are words
         if view == "tokenised":
             metric = BLEU(lowercase=self.ignore_case, tokenize="none", force=True)
@@ -61,5 +61,5 @@ class Bleu:
 
 
 def writers(tokens: Tokens) -> dict[str, Callable[[Sequence[str]], str]]:
-    """For each view, the function from the words of a sentence to a line."""
+    """Return for each view the function from the words of a sentence to a line."""
     return {"tokenised": " ".join, "detokenised": tokens.join}

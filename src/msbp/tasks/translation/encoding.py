@@ -47,7 +47,7 @@ class Side:
         return self.lengths.cumsum(0) - self.lengths
 
     def padded(self, chosen: Tensor) -> Tensor:
-        """The chosen sentences as rows, (B, S)."""
+        """Return the chosen sentences as rows, (B, S)."""
         lengths = self.lengths[chosen][:, None]
         steps = torch.arange(int(lengths.max()))
         present = steps < lengths
@@ -56,7 +56,7 @@ class Side:
         return rows
 
     def unknown(self) -> int:
-        """The number of unknown words."""
+        """Return the number of unknown words."""
         return int((self.words == UNK).sum())
 
 
@@ -82,7 +82,7 @@ class Pairs:
         return ((self.source.lengths > 0) & (self.target.lengths > 0)).nonzero().flatten()
 
     def batch(self, chosen: Tensor) -> Batch:
-        """Source (B, S), lengths (B), the target's input words and the labels that follow them (B, T)."""
+        """Return source (B, S), lengths (B), the target's input words and labels (B, T)."""
         rows = self.target.padded(chosen)
         given = torch.nn.functional.pad(rows, (1, 0), value=BOS)
         following = torch.nn.functional.pad(rows, (0, 1), value=PAD)
@@ -90,7 +90,10 @@ class Pairs:
         return self.source.padded(chosen), self.source.lengths[chosen], given, following
 
     def batches(self, size: int, bucket: int, seed: int, epoch: int) -> Iterator[Batch]:
-        """Batches of complete pairs of similar lengths, the longest first, by source and then target."""
+        """Return batches of complete pairs of similar lengths, the longest first.
+
+        They are sorted by source, then by target.
+        """
         source, target = self.source.lengths[self.complete], self.target.lengths[self.complete]
         longest_first = -source * (1 + int(target.max())) - target
         batches = in_buckets(longest_first, size, bucket, seed, epoch)

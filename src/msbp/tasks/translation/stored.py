@@ -20,7 +20,7 @@ PARTS = "task", "model", "method"  # method comes last: where it is, nothing bef
 
 
 def trusted(config: object, allow: Sequence[Path] = ()) -> DictConfig:
-    """The task, without its corpus, and the model of a stored configuration, resolved within itself.
+    """Return the task, without its corpus, and the model of a stored configuration, resolved within itself.
 
     All classes that they name are today's: the project's own, or below the folders in `allow`. ValueError for
     other classes, for interpolations that call a resolver, and for a configuration that is cut.
@@ -43,7 +43,7 @@ def trusted(config: object, allow: Sequence[Path] = ()) -> DictConfig:
 
 
 def leaves(node: object, key: str) -> Iterator[tuple[str, object]]:
-    """All values below a node of plain data by dotted key."""
+    """Yield all values below a node of plain data by dotted key."""
     if isinstance(node, Mapping):
         for name, value in node.items():
             yield from leaves(value, f"{key}.{name}")
@@ -55,12 +55,12 @@ def leaves(node: object, key: str) -> Iterator[tuple[str, object]]:
 
 
 def calls_resolver(value: object) -> bool:
-    """True if a value may call a resolver: an interpolation of a key has no colon."""
+    """Return whether a value may call a resolver: an interpolation of a key has no colon."""
     return isinstance(value, str) and ":" in value.partition("${")[2]
 
 
 def closed(node: object) -> object:
-    """A copy of a node whose values that may call a resolver are None."""
+    """Return a copy of a node whose values that may call a resolver are None."""
     if isinstance(node, Mapping):
         return {name: closed(value) for name, value in node.items()}
     if isinstance(node, list):
@@ -69,7 +69,7 @@ def closed(node: object) -> object:
 
 
 def current(node: object, key: str, allow: Sequence[Path]) -> object:
-    """A copy of a node of plain data whose `_target_`s are trusted and up to date."""
+    """Return a copy of a node of plain data whose `_target_`s are trusted and up to date."""
     if isinstance(node, list):
         return [current(value, f"{key}[{i}]", allow) for i, value in enumerate(node)]
     if not isinstance(node, Mapping):
@@ -84,7 +84,10 @@ def current(node: object, key: str, allow: Sequence[Path]) -> object:
 
 
 def trusted_class(target: str, key: str, allow: Sequence[Path]) -> str:
-    """The dotted path of the class that a stored one means today; ValueError if it is not to be trusted."""
+    """Return the dotted path of the class that a stored one means today.
+
+    ValueError if it is not to be trusted.
+    """
     module, _, name = target.rpartition(".")
     if module.startswith("msbp.") and name in KNOWN:
         return f"{KNOWN[name].__module__}.{name}"
@@ -99,7 +102,7 @@ def trusted_class(target: str, key: str, allow: Sequence[Path]) -> str:
 
 
 def lies_below(module: str, folders: Sequence[Path]) -> bool:
-    """True if a module and its parent packages, none of which is imported, are files below folders."""
+    """Return whether a module and its parent packages, none of which is imported, are files below folders."""
     names, path = module.split("."), None
     for i in range(len(names)):
         spec = PathFinder.find_spec(".".join(names[: i + 1]), path)

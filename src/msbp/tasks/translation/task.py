@@ -91,7 +91,7 @@ class Translation(Task[Pairs]):
         )
 
     def read(self) -> tuple[dict[str, ParallelText], str]:
-        """The text of each split, and the digest of the data."""
+        """Return the text of each split, and the digest of the data."""
         if self.sample == "tiny":
             return synthetic.parallel_texts(), synthetic.digest("parallel text", synthetic.PARALLEL)
         if self.corpus is None:
@@ -101,7 +101,10 @@ class Translation(Task[Pairs]):
         return read_texts(files), data
 
     def vocabularies(self, train: ParallelText) -> tuple[Words, Words]:
-        """The words of both sides of the training text. ValueError if all words of a side are unknown."""
+        """Return the words of both sides of the training text.
+
+        ValueError if all words of a side are unknown.
+        """
         source = count_words(map(self.source, train.source), self.source_words, self.min_count)
         target = count_words(map(self.target, train.references[0]), self.target_words, self.min_count)
         for side, words in (("source", source), ("target", target)):
@@ -113,7 +116,7 @@ class Translation(Task[Pairs]):
         return source, target
 
     def trainable(self, text: ParallelText) -> tuple[ParallelText, str]:
-        """The pairs to learn from, and a note on those left out. ValueError if none remain."""
+        """Return the pairs to learn from, and a note on those left out. ValueError if none remain."""
         lines, translations = text.source, text.references[0]
         sizes = [(len(self.source(a)), len(self.target(b))) for a, b in zip(lines, translations, strict=True)]
         empty = sum(min(pair) == 0 for pair in sizes)
@@ -131,15 +134,15 @@ class Translation(Task[Pairs]):
         return kept, note
 
     def source(self, line: str) -> list[str]:
-        """The words of a source line."""
+        """Return the words of a source line."""
         return TOKENS[self.tokens].split(line.lower() if self.lower != "none" else line)
 
     def target(self, line: str) -> list[str]:
-        """The words of a target line."""
+        """Return the words of a target line."""
         return TOKENS[self.tokens].split(line.lower() if self.lower == "both" else line)
 
     def pairs(self, text: ParallelText, source: Words, target: Words, split: str) -> Pairs:
-        """A split as numbers; of several references the model sees the first."""
+        """Return a split as numbers; of several references the model sees the first."""
         return Pairs(
             Side.of(source.encode(self.source(line)) for line in text.source),
             Side.of(target.encode(self.target(line)) for line in text.references[0]),
@@ -152,7 +155,7 @@ class Translation(Task[Pairs]):
         return split.batches(self.batch_size, self.bucket, seed, epoch)
 
     def score(self, model: nn.Module, split: Pairs) -> Score:
-        """BLEU of the translations; others are the mean loss and BLEU of both views."""
+        """Return BLEU of the translations; others are the mean loss and BLEU of both views."""
         translations = [split.known.decode(words) for words in self.search(model, split.source, split.beam)]
         score = self.bleu(translations, split.references, TOKENS[self.tokens])
         rule = f"beam:{self.beam}|dev_beam:{self.dev_beam}|alpha:{self.alpha:g}|unk:never"
@@ -169,7 +172,7 @@ class Translation(Task[Pairs]):
         return total / count
 
     def search(self, model: nn.Module, side: Side, beam: int) -> list[list[int]]:
-        """The words of each translation by number; that of an empty sentence is empty."""
+        """Return the words of each translation by number; that of an empty sentence is empty."""
         search = BeamSearch(BOS, EOS, never=(PAD, UNK, BOS), width=beam, alpha=self.alpha)
         device = next(model.parameters()).device
         translations: list[list[int]] = [[] for _ in range(len(side))]
@@ -185,7 +188,7 @@ class Translation(Task[Pairs]):
         return translations
 
     def translate(self, model: nn.Module, lines: Sequence[str], source: Words, target: Words) -> list[str]:
-        """A line of plain text for each line."""
+        """Return a line of plain text for each line."""
         side = Side.of(source.encode(self.source(line)) for line in lines)
         with torch.no_grad():
             translations = self.search(model, side, self.beam)

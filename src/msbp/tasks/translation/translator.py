@@ -48,7 +48,7 @@ def load(path: Path, allow: Sequence[Path] = ()) -> Translator:
 
 
 def files_of(path: Path) -> dict[str, Path]:
-    """The files that `load` reads, by their names in the folder of a run."""
+    """Return the files that `load` reads, by their names in the folder of a run."""
     folder = path.parent if path.name == WEIGHTS else path
     return {name: folder / name for name in FILES} if folder.is_dir() else dict.fromkeys(FILES, path)
 
@@ -59,7 +59,7 @@ def sound(path: Path) -> AbstractContextManager[None]:
 
 
 def content(file: Path) -> object:
-    """The content of a file in the folder of a run. ValueError if it is absent or damaged."""
+    """Return the content of a file in the folder of a run. ValueError if it is absent or damaged."""
     if not file.exists():
         raise ValueError(f"there is no {file}, which a finished run of translation has: {REMEDY}")
     with sound(file):
@@ -74,7 +74,7 @@ def content(file: Path) -> object:
 
 
 def restored(parts: Fields, files: Mapping[str, Path], allow: Sequence[Path]) -> Translator:
-    """The translator of the contents of files; ValueError names those that are damaged."""
+    """Return the translator of the contents of files; ValueError names those that are damaged."""
     with sound(files[CONFIG]):
         config = trusted(parts[CONFIG], allow)
         task = build(config.task)

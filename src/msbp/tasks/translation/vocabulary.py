@@ -51,12 +51,12 @@ class Words:
         return [self.numbers.get(word, UNK) for word in words]
 
     def decode(self, numbers: Iterable[int]) -> list[str]:
-        """The words up to the first end mark."""
+        """Return the words up to the first end mark."""
         return [self.words[number] for number in takewhile(lambda number: number != EOS, numbers)]
 
 
 def count_words(sentences: Iterable[Iterable[str]], most: int | None = None, min_count: int = 1) -> Words:
-    """The words that occur at least min_count times, the most frequent first.
+    """Return the words that occur at least min_count times, the most frequent first.
 
     most: the largest size, counting <unk>, <s> and </s>, as the lists of Stanford's En-Vi files do.
     """
@@ -73,7 +73,7 @@ class Tokens(NamedTuple):
 
 
 def split_at_edges(line: str) -> list[str]:
-    """Words separated by spaces, and punctuation at their edges: "he (Tim)." is he, (￭, Tim, ￭), ￭."""
+    """Return words separated by spaces, and punctuation at their edges: "he (Tim)." is he, (￭, Tim, ￭), ￭."""
     return [word for chunk in line.replace(JOINER, "").split() for word in _cut(chunk)]
 
 
@@ -85,12 +85,12 @@ def _cut(chunk: str) -> list[str]:
 
 
 def join_at_edges(words: Sequence[str]) -> str:
-    """The line whose `split_at_edges` the words are."""
+    """Return the line whose `split_at_edges` the words are."""
     return re.sub(f"{JOINER} | {JOINER}", "", " ".join(words)).replace(JOINER, "")
 
 
 def join_as_usual(words: Sequence[str]) -> str:
-    """Plain text of words that came tokenised: entities such as &apos; are undone, punctuation touches."""
+    """Return plain text of tokenised words: without entities such as &apos; and spaces before punctuation."""
     text = f" {html.unescape(' '.join(words))} "
     for pattern, replacement in RULES:
         text = pattern.sub(replacement, text)

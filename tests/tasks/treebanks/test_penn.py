@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from msbp.tasks import penn
-from msbp.tasks.penn import PennSample, PennTreebank, read_mrg
-from msbp.tasks.treebank import TreebankError
+from msbp.tasks.treebanks import penn
+from msbp.tasks.treebanks.corpus import TreebankError
+from msbp.tasks.treebanks.penn import PennSample, PennTreebank, read_mrg
 
 PARTS = {"train": "0001-0160", "dev": "0161-0180", "test": "0181-0199"}
 TREE = "( (S (NP-SBJ (NNP {})) (VP (VBD poured)) (. .)) )\n"
@@ -47,7 +47,7 @@ def test_blank_lines_odd_tops_and_spacing_do_not_cut_trees(tmp_path):
 @pytest.mark.parametrize(
     "change", [str.split, lambda text: text.replace("(", "( ").replace(")", " )\r\n").split(" ")]
 )
-def test_line_breaks_decide_nothing(tmp_path, change):
+def test_line_breaks_do_not_matter(tmp_path, change):
     assert [words(tree) for tree in read(tmp_path, " ".join(change(LAYOUTS)))] == [
         words(tree) for tree in read(tmp_path, LAYOUTS)
     ]
@@ -126,7 +126,7 @@ def test_sections_are_read_in_the_usual_layouts(tmp_path, name, folder):
     assert (firsts(corpus, "dev"), firsts(corpus, "test")) == (["W2200"], ["W2301"])
 
 
-def test_a_missing_penn_treebank_says_what_to_get_where_to_put_it_and_what_runs_now(tmp_path):
+def test_a_missing_penn_treebank_is_an_error_with_source_folder_and_open_task(tmp_path):
     with pytest.raises(FileNotFoundError) as refusal:
         treebank(tmp_path / "ptb").files()
     for part in ("LDC99T42", str(tmp_path / "ptb"), "wsj/00 to wsj/24", "paths.ptb", "task=parsing_ewt"):
@@ -139,7 +139,7 @@ def test_a_treebank_with_a_section_missing_is_refused(tmp_path):
         treebank(tmp_path).files()
 
 
-def test_two_copies_of_a_file_are_refused(tmp_path):
+def test_two_files_of_one_number_are_refused(tmp_path):
     for folder in ("combined/{:02}", "parsed/{:02}"):
         wsj(tmp_path, [200], folder=folder)
     with pytest.raises(ValueError, match=r"two files of one number, .*combined.* and .*parsed"):
@@ -177,7 +177,7 @@ def test_the_sample_is_cut_by_file(tmp_path):
     assert {split: len(paths) for split, paths in files.items()} == {"train": 160, "dev": 20, "test": 19}
 
 
-def test_a_sample_that_is_not_whole_is_refused_offline(tmp_path):
+def test_an_incomplete_sample_is_refused_offline(tmp_path):
     wsj(tmp_path, [1, 161, 181], folder="ptb_sample/corpora/treebank/combined")
     with pytest.raises(FileNotFoundError, match=r"wsj_0005.mrg and 192 more .*paths\.offline=false"):
         PennSample(tmp_path, **PARTS, offline=True).files()
@@ -200,7 +200,7 @@ def archive(web, monkeypatch) -> Path:
     return path
 
 
-def test_a_missing_sample_is_fetched_whole_and_once(tmp_path, archive, web, caplog):
+def test_a_missing_sample_is_fetched_completely_and_once(tmp_path, archive, web, caplog):
     corpus = PennSample(tmp_path / "data", **PARTS)
     assert firsts(corpus, "dev")[0] == "W0161"
     assert firsts(corpus, "train") == ["W0001", "W0002"] and not caplog.text

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from msbp.config import ROOT
-from msbp.tasks.parsing.conversion import LABELS, to_dependencies
-from msbp.tasks.penn import read_mrg
+from msbp.tasks.treebanks.constituents import to_dependencies
+from msbp.tasks.treebanks.penn import read_mrg
+
+LABELS = set("AMOD DEP NMOD OBJ P PMOD PRD ROOT SBAR SUB VC VMOD".split())  # with 25 transitions
 
 
 def converted(folder, text: str):
@@ -19,10 +21,6 @@ def arcs(sentence) -> dict[str, tuple[str, str]]:
     """{word: (its head's word, label)}"""
     words = ["-", *sentence.words]
     return {w: (words[h], r) for w, h, r in zip(sentence.words, sentence.heads, sentence.labels, strict=True)}
-
-
-def test_the_labels_are_the_twelve_that_give_25_transitions():
-    assert LABELS == "AMOD DEP NMOD OBJ P PMOD PRD ROOT SBAR SUB VC VMOD".split()
 
 
 def test_a_clause_is_headed_by_its_finite_verb_and_its_parts_labelled_by_function(tmp_path):
@@ -64,7 +62,7 @@ def test_to_depends_on_its_verb_and_conjuncts_are_no_verb_chain(tmp_path):
     }
 
 
-def test_subordinate_clauses_and_brackets(tmp_path):
+def test_subordinate_clauses_and_brackets_have_their_labels(tmp_path):
     (sentence,) = converted(
         tmp_path,
         """( (NP (NP (NNS kettles)) (PRN (-LRB- -LRB-) (SBAR (IN if) (S (NP-SBJ (DT any)) (VP (VBP boil))))
@@ -81,7 +79,7 @@ def test_subordinate_clauses_and_brackets(tmp_path):
 
 
 @pytest.mark.parametrize("top", ["( {} )", "{}", "(TOP {})", "(ROOT (S1 {}))"])
-def test_the_top_node_decides_nothing(tmp_path, top):
+def test_the_label_of_the_top_node_does_not_matter(tmp_path, top):
     (sentence,) = converted(tmp_path, top.format("(S (NP-SBJ (NNP Ida)) (VP (VBD poured)) (. .))"))
     assert (sentence.heads, sentence.labels) == ([2, 0, 2], ["SUB", "ROOT", "P"])
 
@@ -90,6 +88,14 @@ def test_a_top_node_that_branches_is_headed_by_a_word_that_is_no_punctuation(tmp
     (phrase, marks) = converted(tmp_path, "( (NP (DT No) (NN milk)) (. .) )\n( (: --) (. .))")
     assert (phrase.heads, phrase.labels) == ([2, 0, 2], ["NMOD", "ROOT", "P"])
     assert sorted(marks.heads) == [0, 2] and marks.words == ["--", "."]
+
+
+def test_trees_of_all_kinds_have_the_twelve_labels_of_penn2malt(tmp_path):
+    trees = """( (S (NP-SBJ (DT The) (NN kettle)) (VP (MD will) (VP (VB boil) (NP (NN water)) (PP (IN on) (NP
+        (NNS fires))) (ADVP (RB very) (RB soon)) (SBAR (IN if) (S (NP-SBJ (PRP it)) (VP (VBZ is) (ADJP-PRD
+        (JJ hot))))))) (. .)))
+        ( (FRAG (NP (NN milk)) (ADVP (RB soon))))"""
+    assert {label for sentence in converted(tmp_path, trees) for label in sentence.labels} == LABELS
 
 
 @pytest.mark.data
@@ -101,4 +107,4 @@ def test_heads_agree_with_the_dependency_version_of_the_sample():
     theirs = [sentence.splitlines() for text in files for sentence in text.strip().split("\n\n")]
     rows = [[f"{w}\t{t}\t{h}" for w, t, h in zip(s.words, s.tags, s.heads, strict=True)] for s in ours]
     assert sum(map(len, rows)) == 94084 and rows == theirs
-    assert {name for s in ours for name in s.labels} == set(LABELS)
+    assert {name for s in ours for name in s.labels} == LABELS

@@ -1,20 +1,14 @@
-"""Dependency treebanks: sentences and trees, the column formats CoNLL-U and CoNLL-X, and corpora in these.
+"""The column formats CoNLL-U and CoNLL-X, and treebanks in them."""
 
-No reader library: an error here must name the file and the line, and a few short functions read both formats.
-"""
-
-from __future__ import annotations
-
-import io
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
-from .download import Remote, require, warn_of_others
+from ..download import Remote, require, warn_of_others
+from .corpus import UNKNOWN, Line, Sentence, TreebankError, lines
 
-UNKNOWN = -1  # the head of a word whose file gives none
 COLUMNS = 10
 GITHUB = "https://raw.githubusercontent.com/UniversalDependencies/"
 EWT = GITHUB + "UD_English-EWT/15d613d8447b3478787d4c278730a1e48a945efb/"  # release 2.16
@@ -23,63 +17,6 @@ EWT_MD5 = {
     "en_ewt-ud-dev.conllu": "cb1da95ff28a449cb9bc286c922e15e1",
     "en_ewt-ud-test.conllu": "01630da0129f8600ef761dbcfd18b9e2",
 }
-
-
-@dataclass(frozen=True)
-class Sentence:
-    """A tagged sentence and its dependency tree, one list entry a word.
-
-    `heads` counts words from 1; 0 is the root, `UNKNOWN` a head that the file does not give (`_`).
-    `tags` are the fine-grained tags (Penn's in the English corpora), `upos` the universal ones or `_`.
-    """
-
-    words: list[str]
-    tags: list[str]
-    upos: list[str]
-    heads: list[int]
-    labels: list[str]
-    source: str = field(default="", compare=False)  # file:line, for messages
-
-    def __len__(self) -> int:
-        return len(self.words)
-
-
-@dataclass
-class Tree:
-    """A constituent with children, or a leaf: `label` is then a tag and `word` its word."""
-
-    label: str
-    children: list[Tree] = field(default_factory=list)
-    word: str | None = None
-    source: str = ""  # file:line of its opening bracket
-
-    @property
-    def category(self) -> str:
-        """The label without function tags and indices; -LRB- and other tags of that form are whole."""
-        return self.label if self.word is not None else re.split(r"(?<=.)[-=|]", self.label, maxsplit=1)[0]
-
-    @property
-    def functions(self) -> list[str]:
-        """The function tags: SBJ and TPC of NP-SBJ-TPC-1."""
-        return re.findall(r"-([A-Z]+)", self.label) if self.word is None else []
-
-    def leaves(self) -> Iterator[Tree]:
-        if self.word is not None:
-            yield self
-        for child in self.children:
-            yield from child.leaves()
-
-
-class TreebankError(ValueError):
-    """A malformed treebank file; the message begins with file:line and ends with what to do."""
-
-    def __init__(self, message: str):
-        super().__init__(f"{message}; mend the file, or get it anew")
-
-
-class Line(NamedTuple):
-    source: str  # file:line
-    text: str
 
 
 class Row(NamedTuple):
@@ -92,7 +29,7 @@ class Row(NamedTuple):
 
 
 def read_conll(path: Path | str) -> list[Sentence]:
-    """Sentences of a CoNLL-U or CoNLL-X file; comments, multiword ranges and empty nodes give no word.
+    """Return sentences of a CoNLL-U or CoNLL-X file; comments, multiword ranges and empty nodes give no word.
 
     A word without a fine-grained tag (`_`) gets its coarse one. Raises TreebankError.
     """
@@ -100,18 +37,6 @@ def read_conll(path: Path | str) -> list[Sentence]:
     if not sentences:
         raise TreebankError(f"{path}:1: no sentence in the whole file")
     return sentences
-
-
-def lines(path: Path | str) -> Iterator[Line]:
-    """The lines of a file in UTF-8, without line feeds. Raises TreebankError."""
-    try:
-        text = Path(path).read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        number, byte = error.object.count(b"\n", 0, error.start) + 1, error.object[error.start]
-        raise TreebankError(f"{path}:{number}: byte {byte:#04x} is not UTF-8") from error
-    # not str.splitlines, which would also cut at U+0085 or U+2028 inside a word
-    for number, line in enumerate(io.StringIO(text, newline=None), start=1):
-        yield Line(f"{path}:{number}", line.rstrip("\n"))
 
 
 def _sentence(block: list[Line]) -> Sentence:
@@ -134,7 +59,7 @@ def _sentence(block: list[Line]) -> Sentence:
 
 
 def _blocks(path: Path | str) -> Iterator[list[Line]]:
-    """The lines of each sentence, separated by blank lines."""
+    """Yield the lines of each sentence, separated by blank lines."""
     block: list[Line] = []
     for line in lines(path):
         if line.text.strip() == "":
@@ -168,7 +93,7 @@ def _head(row: Row, words: int) -> int:
 
 
 def _on_cycle(heads: list[int]) -> int:
-    """A word that is its own ancestor, counted from 1; 0 if there is none."""
+    """Return a word that is its own ancestor, counted from 1; 0 if there is none."""
     walk_of = [0] * len(heads)
     for start in range(1, len(heads) + 1):
         word = start
@@ -178,25 +103,6 @@ def _on_cycle(heads: list[int]) -> int:
         if word > 0 and walk_of[word - 1] == start:
             return word
     return 0
-
-
-@runtime_checkable
-class Corpus(Protocol):
-    """A treebank in files, each of which belongs to one split.
-
-    punctuation: the rule by which scores exclude punctuation, a key of `attachment.PUNCTUATION`.
-    """
-
-    @property
-    def punctuation(self) -> str: ...
-
-    def files(self) -> dict[str, list[Path]]:
-        """The files of train, dev and test. OSError names what is missing and what to do."""
-        ...
-
-    def read(self, path: Path) -> list[Sentence]:
-        """The sentences of one file. Raises TreebankError."""
-        ...
 
 
 @dataclass(frozen=True)

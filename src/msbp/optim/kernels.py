@@ -11,9 +11,9 @@ from llvmlite import ir
 from numba import carray, types
 from numba.extending import intrinsic
 
-from .compile import kernel
-from .parallel import LINE, parts_of, share, spread
-from .simd import BYTES, Lanes, floats, ints, ladder, longs, pointer
+from ..sparse.kernels.compile import kernel
+from ..sparse.kernels.parallel import LINE, parts_of, share, spread
+from ..sparse.kernels.simd import BYTES, Lanes, floats, ints, ladder, longs, pointer
 
 _WHOLE = (
     "weight", "first", "second",   # (n, i): the parameter and the optimizer's moments, 0 where it has none

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from msbp.config import ROOT, build, compose
-from msbp.tasks import treebank
 from msbp.tasks.download import md5_of
-from msbp.tasks.treebank import UNKNOWN, ConllFiles, EnglishEwt, Sentence, TreebankError, read_conll
+from msbp.tasks.treebanks import conll
+from msbp.tasks.treebanks.conll import ConllFiles, EnglishEwt, read_conll
+from msbp.tasks.treebanks.corpus import UNKNOWN, Sentence, TreebankError
 
 README = (ROOT / "data/README.md").read_text(encoding="utf-8")
 
@@ -41,7 +42,7 @@ RANGES_AND_EMPTY_NODES = """\
 """
 
 
-def conll(*rows: tuple[str, str, str]) -> str:
+def conllu(*rows: tuple[str, str, str]) -> str:
     """Rows of word, head and label as CoNLL-U."""
     return "".join(f"{i}\t{w}\t_\tX\tXX\t_\t{h}\t{r}\t_\t_\n" for i, (w, h, r) in enumerate(rows, start=1))
 
@@ -82,7 +83,7 @@ def test_underscores_stand_for_missing_values(tmp_path):
 
 
 def test_letters_that_str_splitlines_cuts_at_stay_in_their_word(tmp_path):
-    (sentence,) = read_conll(written(tmp_path, conll(("a\u0085b\u2028c\x0cd", "0", "root"))))
+    (sentence,) = read_conll(written(tmp_path, conllu(("a\u0085b\u2028c\x0cd", "0", "root"))))
     assert sentence.words == ["a\u0085b\u2028c\x0cd"]
 
 
@@ -95,17 +96,17 @@ def test_conll_x_reads_like_conll_u(tmp_path):
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        (conll(("a", "0", "root")) + "2\tb\t_\n", 2, "3 columns, expected 10"),
+        (conllu(("a", "0", "root")) + "2\tb\t_\n", 2, "3 columns, expected 10"),
         ("# x\n1 a _ X XX _ 0 root _ _\n", 2, "1 columns, expected 10"),
-        (conll(("a", "0", "root")).replace("1\t", "2\t"), 1, "the id is '2', expected 1"),
-        (conll(("a", "0", "root"), ("b", "1", "x")).replace("2\tb", "x\tb"), 2, "the id is 'x', expected 2"),
-        (conll(("a", "0", "root"), ("b", "3", "x")), 2, "the head is '3', expected 0 (root) to 2"),
-        (conll(("a", "-1", "x")), 1, "the head is '-1'"),
-        (conll(("a", "b", "x")), 1, "the head is 'b'"),
-        (conll(("a", "9" * 5000, "x")), 1, "the head is '999"),
-        (conll(("a", "0", "root"), ("b", "3", "x"), ("c", "2", "x")), 2, "its own ancestor"),
-        (conll(("a", "1", "x")), 1, "its own ancestor"),
-        (conll(("", "0", "root")), 1, "an empty column"),
+        (conllu(("a", "0", "root")).replace("1\t", "2\t"), 1, "the id is '2', expected 1"),
+        (conllu(("a", "0", "root"), ("b", "1", "x")).replace("2\tb", "x\tb"), 2, "the id is 'x', expected 2"),
+        (conllu(("a", "0", "root"), ("b", "3", "x")), 2, "the head is '3', expected 0 (root) to 2"),
+        (conllu(("a", "-1", "x")), 1, "the head is '-1'"),
+        (conllu(("a", "b", "x")), 1, "the head is 'b'"),
+        (conllu(("a", "9" * 5000, "x")), 1, "the head is '999"),
+        (conllu(("a", "0", "root"), ("b", "3", "x"), ("c", "2", "x")), 2, "its own ancestor"),
+        (conllu(("a", "1", "x")), 1, "its own ancestor"),
+        (conllu(("", "0", "root")), 1, "an empty column"),
         ("1-2\tab\t_\t_\t_\t_\t_\t_\t_\t_\n", 1, "a sentence without words"),
         ("", 1, "no sentence in the whole file"),
         ("# text = nothing\n\n", 1, "no sentence in the whole file"),
@@ -120,14 +121,14 @@ def test_malformed_lines_are_refused_with_file_and_line(tmp_path, text, line, me
 
 
 def test_a_file_that_is_not_utf8_is_refused_by_name_and_line(tmp_path):
-    path = written(tmp_path, b"\n# a comment" * 6 + conll(("caf\u00e9", "0", "root")).encode("latin-1"))
+    path = written(tmp_path, b"\n# a comment" * 6 + conllu(("caf\u00e9", "0", "root")).encode("latin-1"))
     with pytest.raises(TreebankError, match=r"a\.conllu:7: byte 0xe9 is not UTF-8"):
         read_conll(path)
 
 
-def test_a_plain_c_locale_reads_the_same_words(tmp_path):
-    path = written(tmp_path, conll(("đường", "0", "root")))
-    code = "import sys, msbp.tasks.treebank as t; print(ascii(t.read_conll(sys.argv[1])[0].words))"
+def test_the_c_locale_reads_the_same_words(tmp_path):
+    path = written(tmp_path, conllu(("đường", "0", "root")))
+    code = "import sys, msbp.tasks.treebanks.conll as t; print(ascii(t.read_conll(sys.argv[1])[0].words))"
     plain = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = subprocess.run(
         [sys.executable, "-c", code, path], env=os.environ | plain, capture_output=True, check=True, text=True
@@ -137,10 +138,10 @@ def test_a_plain_c_locale_reads_the_same_words(tmp_path):
 
 def test_missing_ewt_files_are_fetched_and_present_ones_left_alone(tmp_path, web, monkeypatch, caplog):
     text = "1\tGone\t_\tVERB\tVBN\t_\t0\troot:x\t_\t_\n"
-    for name in treebank.EWT_MD5:
+    for name in conll.EWT_MD5:
         (web.folder / name).write_text(text)
-    monkeypatch.setattr(treebank, "EWT", web.url)
-    monkeypatch.setattr(treebank, "EWT_MD5", dict.fromkeys(treebank.EWT_MD5, md5_of(text.encode())))
+    monkeypatch.setattr(conll, "EWT", web.url)
+    monkeypatch.setattr(conll, "EWT_MD5", dict.fromkeys(conll.EWT_MD5, md5_of(text.encode())))
     corpus = EnglishEwt(tmp_path)
     (sentence,) = corpus.read(corpus.files()["dev"][0])
     assert sentence.labels == ["root"] and len(web.requests) == 3 and not caplog.text
@@ -161,13 +162,13 @@ def test_a_missing_conll_file_is_named_with_its_key(tmp_path):
         ConllFiles(path, tmp_path / "b.conllu", path).files()
 
 
-INLINE = "python -m src.train '~task.corpus' '+task.corpus={_target_:msbp.tasks.treebank.ConllFiles,"
+INLINE = "python -m src.train '~task.corpus' '+task.corpus={_target_:msbp.tasks.treebanks.conll.ConllFiles,"
 INLINE += "train:train.conllu,dev:dev.conllu,test:test.conllu}' task.name=my_treebank"
 
 
 @pytest.mark.parametrize("task", ["parsing_ewt", "pos_ewt"])
 @pytest.mark.parametrize("inline", [False, True])
-def test_a_treebank_of_ones_own_is_named_as_the_documentation_says(tmp_path, monkeypatch, task, inline):
+def test_a_users_treebank_is_named_as_the_documentation_says(tmp_path, monkeypatch, task, inline):
     documented = next(line for line in README.splitlines() if "conll_files" in line).strip("`")
     words = shlex.split(INLINE if inline else documented)[3:]
     words = [word for word in words if not word.startswith(("task=", "method="))]

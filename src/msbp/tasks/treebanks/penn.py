@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from ..files import written_whole
-from .download import Remote, md5_of, retrieved, unavailable, warn_of_others, writing
-from .parsing.conversion import to_dependencies
-from .treebank import Sentence, Tree, TreebankError, lines
+from ...files import written_whole
+from ..download import Remote, md5_of, retrieved, unavailable, warn_of_others, writing
+from .constituents import Tree, to_dependencies
+from .corpus import Sentence, TreebankError, lines
 
 TOKEN = re.compile(r"[()]|[^\s()]+")
 DEEPEST = 200  # nested brackets, several times what a sentence needs
@@ -30,7 +30,7 @@ Part = str | int  # an unquoted 22 on a command line is a number
 
 
 def read_mrg(path: Path | str) -> list[Tree]:
-    """The trees of a .mrg file without empty elements, an empty top node with one child removed.
+    """Return the trees of a .mrg file without empty elements, an empty top node with one child removed.
 
     Only brackets delimit trees; line breaks and blank lines are white space. Raises TreebankError.
     """
@@ -112,7 +112,7 @@ class Bracketed:
         return {"train": self.train, "dev": self.dev, "test": self.test}
 
     def read(self, path: Path) -> list[Sentence]:
-        """The sentences of one file. Raises TreebankError."""
+        """Return the sentences of one file. Raises TreebankError."""
         return [to_dependencies(tree) for tree in read_mrg(path)]
 
 
@@ -127,7 +127,7 @@ class PennTreebank(Bracketed):
     instead: str
 
     def files(self) -> dict[str, list[Path]]:
-        """The files of each part. FileNotFoundError names the sections that are missing."""
+        """Return the files of each part. FileNotFoundError names the sections that are missing."""
         paths = wsj_files(self.root)
         if missing := missing_sections(paths, *self.parts.values()):
             listed = ", ".join(missing[:5]) + " ..." * (len(missing) > 5)
@@ -151,7 +151,7 @@ class PennSample(Bracketed):
     offline: bool = False
 
     def files(self) -> dict[str, list[Path]]:
-        """The files of each part. OSError if some are missing and none can be fetched."""
+        """Return the files of each part. OSError if some are missing and none can be fetched."""
         folder = Path(self.data, "ptb_sample/corpora/treebank/combined")
         absent = [
             folder / f"wsj_{number:04}.mrg" for number in SAMPLE_FILES if number not in wsj_files(folder)
@@ -166,7 +166,7 @@ class PennSample(Bracketed):
 
 
 def wsj_files(root: Path | str) -> dict[int, Path]:
-    """The files wsj_NNNN.mrg by number, in any folders and case. ValueError for two of one number."""
+    """Return the files wsj_NNNN.mrg by number, in any folders and case. ValueError for two of one number."""
     paths: dict[int, Path] = {}
     for path in sorted(Path(root).rglob("*")):
         if name := re.fullmatch(r"wsj_(\d{4})\.mrg", path.name, re.IGNORECASE):
@@ -180,7 +180,7 @@ def wsj_files(root: Path | str) -> dict[int, Path]:
 
 
 def bounds(part: Part) -> tuple[int, int]:
-    """The lowest and the highest file number of a section, a file or a range of them."""
+    """Return the lowest and the highest file number of a section, a file or a range of them."""
     name = str(part)
     if not re.fullmatch(r"(\d\d|\d{4})(-(\d\d|\d{4}))?", name, re.ASCII):
         raise ValueError(f"a part of the treebank is named like '22', '02-21' or '0001-0160', got {name!r}")
@@ -194,7 +194,7 @@ def within(paths: dict[int, Path], part: Part) -> list[Path]:
 
 
 def cut(paths: dict[int, Path], parts: Mapping[str, Part]) -> dict[str, list[Path]]:
-    """The files of each part. ValueError if a part has none, or if two share a file."""
+    """Return the files of each part. ValueError if a part has none, or if two share a file."""
     files = {split: within(paths, part) for split, part in parts.items()}
     for split, listed in files.items():
         if not listed:
@@ -210,7 +210,7 @@ def cut(paths: dict[int, Path], parts: Mapping[str, Part]) -> dict[str, list[Pat
 
 
 def missing_sections(paths: dict[int, Path], *parts: Part) -> list[str]:
-    """The sections of the parts without any file."""
+    """Return the sections of the parts without any file."""
     sections = {n // 100 for part in parts for n in range(bounds(part)[0], bounds(part)[1] + 1)}
     return [f"{section:02}" for section in sorted(sections - {number // 100 for number in paths})]
 

@@ -1,4 +1,4 @@
-"""Penn Treebank constituency trees to dependencies.
+"""Constituency trees, and their conversion to dependencies as for the Penn Treebank.
 
 The head rules are those of Yamada and Matsumoto (2003), the twelve labels those of the Penn2Malt converter
 (Nivre 2006, Inductive Dependency Parsing), which fit the paper's 25 outputs.
@@ -9,7 +9,11 @@ labels. VC and OBJ are left to phrases whose head child is a word, so that conju
 
 from __future__ import annotations
 
-from ..treebank import Sentence, Tree
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from .corpus import Sentence
 
 # Phrase, where to start looking (l or r), then the categories in falling priority, | between equals; a phrase
 # in which none is found takes its first child from there that is not punctuation.
@@ -53,11 +57,36 @@ MODIFIER_IN = {
     **dict.fromkeys(("ADJP", "ADVP", "QP", "WHADJP", "WHADVP"), "AMOD"),
     **dict.fromkeys(("PP", "WHPP"), "PMOD"),
 }
-LABELS = sorted({"P", "SUB", "PRD", "OBJ", "VC", "SBAR", "DEP", "ROOT", *MODIFIER_IN.values()})
+
+
+@dataclass
+class Tree:
+    """A constituent with children, or a leaf: `label` is then a tag and `word` its word."""
+
+    label: str
+    children: list[Tree] = field(default_factory=list)
+    word: str | None = None
+    source: str = ""  # file:line of its opening bracket
+
+    @property
+    def category(self) -> str:
+        """The label without function tags and indices; -LRB- and other tags of that form are whole."""
+        return self.label if self.word is not None else re.split(r"(?<=.)[-=|]", self.label, maxsplit=1)[0]
+
+    @property
+    def functions(self) -> list[str]:
+        """The function tags: SBJ and TPC of NP-SBJ-TPC-1."""
+        return re.findall(r"-([A-Z]+)", self.label) if self.word is None else []
+
+    def leaves(self) -> Iterator[Tree]:
+        if self.word is not None:
+            yield self
+        for child in self.children:
+            yield from child.leaves()
 
 
 def to_dependencies(tree: Tree) -> Sentence:
-    """The dependencies of a tree that `penn.read_mrg` gave; always projective, with one root."""
+    """Return the dependencies of a tree that `penn.read_mrg` gave; always projective, with one root."""
     leaves = list(tree.leaves())
     position = {id(leaf): i for i, leaf in enumerate(leaves)}
     heads, labels = [0] * len(leaves), ["ROOT"] * len(leaves)
@@ -91,7 +120,10 @@ def head_child(phrase: Tree) -> Tree:
 
 
 def label(mother: Tree, head: Tree, child: Tree) -> str:
-    """The label of the arc from the head child of `mother` to another child; the first rule that fits."""
+    """Return the label of the arc from the head child of `mother` to another child.
+
+    The first rule that fits decides it.
+    """
     if child.category in PUNCTUATION:
         return "P"
     if "SBJ" in child.functions:
