@@ -83,7 +83,7 @@ def test_an_input_of_several_dimensions_that_changes_before_the_backward_pass_is
 LARGE = {
     "a wide weight": (300, 480, 600),
     "a narrow weight": (1100, 130, 300),
-    "an even one": (512, 256, 512),
+    "even sizes": (512, 320, 512),
     "a large batch, a small weight": (150, 70, 400),
 }
 
