@@ -62,7 +62,7 @@ def test_a_gradient_that_is_not_finite_is_propagated_whole_at_any_shape():
     linear, x, grad = layer(), torch.randn(2, 3, i), torch.randn(2, 3, n)
     grad[0, 1, 2] = torch.inf
     found = passes(linear, x, grad)
-    assert torch.equal(found["x"][1], grad[1] @ linear.weight)
+    assert_close({"x": found["x"][1]}, {"x": grad[1] @ linear.weight.detach()}, 1e-6)
     assert not found["memory"].any()
 
 
