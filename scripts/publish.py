@@ -16,7 +16,7 @@ from msbp.analysis.publish import contents, publish, publish_angles
 from msbp.analysis.render import Document
 from msbp.analysis.report import document
 from msbp.analysis.runs import own
-from msbp.analysis.settings import CLAIMS, Settle, catalogue, plain, settings_from
+from msbp.analysis.settings import CLAIMS, Settle, catalogue, chosen, settings_from
 from msbp.analysis.translations import PACKED, publish_translations
 from msbp.cli import start
 from msbp.config import CONF, PublishOptions, compose
@@ -37,16 +37,16 @@ def run(cfg: DictConfig, settle: Settle) -> None:
     conf = Path(CONF)
     outputs, published = (Path(cfg.paths[key]) for key in ("outputs", "published"))
     every = catalogue(conf)
-    chosen = [plain(cfg[group], conf) for group in ("table", "figure") if group in cfg]
-    if not chosen and not cfg.bench:
+    selected = chosen(cfg, conf)
+    if not selected and not cfg.bench:
         raise ValueError(f"publish what? table= or figure= one of {', '.join(every)}, or bench=true")
     if cfg.bench:
         results = benchmarks.publish(outputs / "bench", published / BENCHMARKS, cfg.allow_dirty)
         print(f"{len(results)} benchmarks are in {published / 'bench.json'}")
-    if chosen:
+    if selected:
         measured = own(outputs, published, settle)
-        put([document(config, measured) for config in chosen], published, cfg)
-    names = [CLAIMS, *(config["name"] for config in chosen)]
+        put([document(config, measured) for config in selected], published, cfg)
+    names = [CLAIMS, *(config["name"] for config in selected)]
     rewritten = save(contents(published, Path(cfg.paths.readme), every, settle, names))
     print("rewritten:", *(map(str, rewritten) if rewritten else ["nothing"]), sep="\n  ")
 

@@ -23,7 +23,7 @@ from pydantic import PositiveInt
 from msbp import jobs
 from msbp.analysis.plan import Plan
 from msbp.analysis.runs import own
-from msbp.analysis.settings import Config, configs, plain, settings_from
+from msbp.analysis.settings import Config, chosen, configs, settings_from
 from msbp.cli import start
 from msbp.config import CONF, ROOT, Options, Paths, compose
 
@@ -78,16 +78,16 @@ def refuse_settings_of_runs(words: Sequence[str]) -> None:
         )
 
 
-def chosen_by(cfg: DictConfig) -> list[Config]:
+def chosen_by(cfg: DictConfig) -> Sequence[Config]:
     """Return the tables and figures that the user names."""
     every = {group: configs(Path(CONF), group) for group in ("table", "figure")}
     if cfg.all:
         return [config for group in every.values() for config in group.values()]
-    chosen = [plain(cfg[group], Path(CONF)) for group in every if group in cfg]
-    if not chosen:
+    selected = chosen(cfg, Path(CONF))
+    if not selected:
         names = "; ".join(f"{group}= one of {', '.join(files)}" for group, files in every.items() if files)
         raise ValueError(f"reproduce what? {names}; or all")
-    return chosen
+    return selected
 
 
 def tasks_of(options: ReproduceOptions) -> list[str] | None:

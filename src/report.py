@@ -23,7 +23,7 @@ from msbp.analysis.report import (
     unused,
 )
 from msbp.analysis.runs import Sources
-from msbp.analysis.settings import Config, Settle, catalogue, plain, settings_from
+from msbp.analysis.settings import Config, Settle, catalogue, chosen, settings_from
 from msbp.cli import start
 from msbp.config import CONF, ReportOptions, compose
 from msbp.files import file_name, save
@@ -52,16 +52,16 @@ def report(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> None:
     conf = Path(CONF)
     measured = read(cfg, settle, where)
     folder = Path(cfg.paths.outputs) / FOLDERS[cfg.records]
-    chosen = [plain(cfg[group], conf) for group in ("table", "figure") if group in cfg]
-    every = chosen or list(catalogue(conf).values())
+    selected = chosen(cfg, conf)
+    every: Sequence[Config] = selected or list(catalogue(conf).values())
     documents = ordered(document(config, measured) for config in tracked(every, "tables and figures"))
-    rest = [] if chosen else other(measured.runs, documents)
+    rest = [] if selected else other(measured.runs, documents)
     for each in tracked(documents + rest, "files"):
         save(
             {folder / f"{file_name(each.name)}.{suffix}": content for suffix, content in files(each).items()}
         )
     left = unused(measured.runs, documents)
-    if chosen:
+    if selected:
         print(*(in_full(each, measured.where) for each in documents), sep="\n")
         if len(left):
             print(f"\n{len(left)} other records are not part of this; python -m src.report has all")
@@ -71,7 +71,7 @@ def report(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> None:
     for damaged in measured.damaged:
         print(f"left out {damaged}", file=sys.stderr)
     print(
-        f"\nMarkdown, LaTeX, CSV and figures are in {folder}" + ("" if chosen else "; index.html shows all")
+        f"\nMarkdown, LaTeX, CSV and figures are in {folder}" + ("" if selected else "; index.html shows all")
     )
 
 

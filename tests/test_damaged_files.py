@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from msbp.tasks.parsing.task import Parsing
-from msbp.tasks.sentences.task import SentenceClassification
+from msbp.tasks.sentences import SentenceClassification
 from msbp.tasks.synthetic import parallel_text, treebank
-from msbp.tasks.tagging.task import Tagging
+from msbp.tasks.tagging import Tagging
 from msbp.tasks.translation.bitext import ChineseEnglish
 from msbp.tasks.translation.task import Translation
 from msbp.tasks.translation.translator import load

@@ -17,13 +17,14 @@ from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, Quoted
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from .config import CONF, ROOT
 
 INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
 SHOW = ("--cfg", "-c", "--info", "-i")  # options of Hydra that show a run instead of making it
 FILES = re.compile(r"(?:paths\.\w+|checkpoint|input|output|resume|hydra\.run\.dir)$")  # keys that name one
-FORESEEN = (HydraException, OmegaConfBaseException, ValueError, ArithmeticError, OSError)
+FORESEEN = (HydraException, OmegaConfBaseException, YAMLError, ValueError, ArithmeticError, OSError)
 
 
 def start(main: Callable[[], object], sweeps: bool = False) -> None:

@@ -145,7 +145,8 @@ def validated(model: type[Model], value: object) -> Model:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        wrong = [f"{'.'.join(map(str, e['loc'])) or model.__name__}: {e['msg']}" for e in error.errors()]
+        named = [(".".join(map(str, e["loc"])) or model.__name__, e["msg"]) for e in error.errors()]
+        wrong = [f"{key}: {message.removeprefix('Value error, ')}" for key, message in named]
         more = f"; and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
         raise ValueError("; ".join(wrong[:SHOWN]) + more) from error
 

@@ -1,5 +1,6 @@
 """Paired bootstrap of translations, and the two BLEUs of tables of translation."""
 
+import gzip
 import json
 import random
 
@@ -147,5 +148,34 @@ def test_records_alone_give_no_resampling(sources, runs_of, settle):
 
 
 def test_runs_that_cannot_be_paired_are_left_out(sources, tmp_path):
-    (tmp_path / f"{BASE}-0" / "references.0.txt").write_text("another test set\n")
+    (tmp_path / f"{BASE}-0" / "references.0.txt").write_text("another test set\n" * len(LINES))
     assert "Paired bootstrap" not in " ".join(table_text.document(CONFIG, sources).sheets[0].below)
+    assert not sources.damaged
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("hypotheses.txt", b"one line\n"), ("hypotheses.txt", b""), ("hypotheses.txt", b"\xff\n" * 40),
+        ("references.0.txt", None), ("references.0.txt", b"x"), ("record.json", b"{"), ("record.json", b"[]"),
+        ("record.json", b"{}"), ("record.json", b'{"metric_signature": null}'), ("record.json", None),
+        ("record.json", b'{"metric_signature": "bleu x|case:lc"}'),
+    ],
+    ids=ascii,
+)  # fmt: skip
+def test_damaged_translations_are_named_and_the_table_is_shown_without(file, content, sources, tmp_path):
+    path = tmp_path / f"{BASE}-0" / file
+    path.unlink() if content is None else path.write_bytes(content)
+    below = table_text.document(CONFIG, sources).sheets[0].below
+    assert "Paired bootstrap" not in " ".join(below)
+    (sentence,) = sources.damaged
+    assert str(path.parent) in sentence and "\n" not in sentence
+
+
+@pytest.mark.parametrize("content", [b"x", b"[]", b"{}", b'{"hypotheses": 1, "references": [], "rule": "x"}'])
+def test_damaged_published_translations_are_named(content, sources, tmp_path):
+    packed = tmp_path / f"{BASE}-0" / "translations" / f"{BASE}-0.json.gz"
+    packed.parent.mkdir()
+    packed.write_bytes(gzip.compress(content))
+    table_text.document(CONFIG, sources)
+    assert len(sources.damaged) == 1 and f"{packed} holds no translations" in sources.damaged[0]

@@ -70,8 +70,7 @@ def publish(
     chosen["record"] = chosen.record.map(without_paths)
     damaged: list[str] = []
     old = read_runs(path, damaged)
-    if damaged:
-        raise ValueError(f"repair what is published first: {'; '.join(damaged)}")
+    refuse_damaged(damaged)
     change = change_of(old, chosen)
     if len(change.mixed) and not replace:
         raise ValueError(mixing(change))
@@ -102,11 +101,16 @@ def publish_angles(document: Document, path: Path) -> int:
     """Put the angles that the document shows into the file at path; return how many they are."""
     damaged: list[str] = []
     kept = read_angles([path], damaged)
-    if damaged:
-        raise ValueError(f"repair what is published first: {'; '.join(damaged)}")
+    refuse_damaged(damaged)
     angles = pd.concat([kept, document.angles]).drop_duplicates(ANGLE_KEY, keep="last")
     save({path: "".join(map(json_text, angles.record))})
     return len(document.angles)
+
+
+def refuse_damaged(damaged: Sequence[str]) -> None:
+    """Raise ValueError that names the damaged files, if any."""
+    if damaged:
+        raise ValueError(f"repair what is published first: {'; '.join(damaged)}")
 
 
 def without_paths(value: object) -> object:
@@ -164,8 +168,7 @@ def contents(
     their CSV.
     """
     sources = published(folder, settle)
-    if sources.damaged:
-        raise ValueError(f"repair what is published first: {'; '.join(sources.damaged)}")
+    refuse_damaged(sources.damaged)
     documents: dict[str, Document] = {}
 
     def render(name: str) -> Document:
@@ -198,6 +201,7 @@ def contents(
         return shown(render(name), os.path.relpath(folder, page.parent))
 
     pages = [readme, *[page for page in [folder / "README.md"] if page.exists()]]
+    refuse_damaged(sources.damaged)  # translations are read where tables need them
     return texts | {page: shown_in(page.read_text("utf-8"), partial(part, page=page)) for page in pages}
 
 

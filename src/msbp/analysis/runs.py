@@ -79,7 +79,7 @@ class Sources:
     benchmarks: Sequence[Result] = ()
     angles: pd.DataFrame = field(default_factory=lambda: angle_frame(()))
     where: Sequence[str] = ()
-    damaged: Sequence[str] = ()
+    damaged: list[str] = field(default_factory=list)
     theory: Fields | None = None
     diverged: pd.DataFrame = field(default_factory=lambda: diverged_frame(()))
     breakdowns: Sequence[Result] = ()

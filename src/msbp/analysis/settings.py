@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from .. import record
 from ..record import signature
+from .config_files import ConfigFile, checked, read
 
 VALUE = re.compile(r"\w+(\.\w+)+=")  # of a key, not the choice of a file
 SECONDS = ("bp_s", "bp_update_s", "total_s")
@@ -148,31 +149,46 @@ def together(commands: Sequence[str]) -> str:
 
 def catalogue(conf: Path) -> dict[str, Config]:
     """Return all that a report can show by name: every table, every figure, and all claims together."""
-    tables, figures = configs(conf, "table"), configs(conf, "figure")
-    claims = {"_target_": "msbp.analysis.claims.document", "name": CLAIMS, "claims": configs(conf, "claim")}
-    return tables | figures | {CLAIMS: claims | {"tables": tables, "figures": figures}}
+    tables, figures, claims = (configs(conf, group) for group in ("table", "figure", "claim"))
+    for claim in claims.values():
+        named = [*claim.get("tables", ()), *claim.get("figures", ()), claim.get("paper_table")]
+        if unknown := [name for name in named if name and name not in tables | figures]:
+            raise ValueError(f"{claim.source}: there is no table or figure {', '.join(unknown)}")
+    every = {"_target_": "msbp.analysis.claims.document", "name": CLAIMS, "claims": claims}
+    return tables | figures | {CLAIMS: every | {"tables": tables, "figures": figures}}
 
 
-def configs(conf: Path, group: str) -> dict[str, Config]:
+def configs(conf: Path, group: str) -> dict[str, ConfigFile]:
     """Return every file of a group of conf (table, figure, claim) by its name."""
-    return {path.stem: plain(OmegaConf.load(path), conf) for path in sorted((conf / group).glob("*.yaml"))}
+    files = {path.stem: resolved(read(path), conf) for path in sorted((conf / group).glob("*.yaml"))}
+    for stem, file in files.items():
+        if file.get("name", stem) != stem:
+            raise ValueError(f"{file.source}: name must be that of the file, {stem}, got {file['name']}")
+    return files
 
 
-def plain(config: object, conf: Path) -> Config:
-    """Return a file as dicts and lists, with what it names of conf/grid and conf/table in place of names."""
-    file: Any = OmegaConf.to_container(config, resolve=True)
+def chosen(cfg: DictConfig, conf: Path) -> list[ConfigFile]:
+    """Return the table and the figure that a configuration has chosen, if any."""
+    groups = [group for group in ("table", "figure") if group in cfg]
+    return [resolved(checked(cfg[group], group, f"{group}={cfg[group].name}"), conf) for group in groups]
+
+
+def resolved(file: ConfigFile, conf: Path) -> ConfigFile:
+    """Return a file with what it names of conf/grid and conf/table in place of names."""
     if "lines" in file:
-        file["blocks"] = [block_of(line, conf) for line in file["lines"]]
+        file["blocks"] = [block_of(line, conf, file.source) for line in file["lines"]]
     if "grid" in file:
-        grid: Any = OmegaConf.to_container(OmegaConf.load(conf / "grid" / f"{file['grid']}.yaml"))
+        grid = read(conf / "grid" / f"{file['grid']}.yaml", file.source)
         file["grid"] = {"name": file["grid"], **grid}
     return file
 
 
-def block_of(line: Config, conf: Path) -> Config:
+def block_of(line: Config, conf: Path, source: object) -> Config:
     """Return the block of a table that a line names, with the line's label, case and kind of data."""
-    table = plain(OmegaConf.load(conf / "table" / f"{line['table']}.yaml"), conf)
-    block = next(block for block in table["blocks"] if block["title"] == line["block"])
+    table = read(conf / "table" / f"{line['table']}.yaml", source)
+    block = next((block for block in table["blocks"] if block["title"] == line["block"]), None)
+    if block is None:
+        raise ValueError(f"{source}: there is no block {line['block']!r} in {table.source}")
     timed = {} if set(SECONDS) & set(table["columns"]) else {"timed": 0}
     return {"seeds": table["seeds"], "case": "", "stand_in": False, **timed, **block, **line}
 

@@ -39,7 +39,7 @@ LEGEND = (
 def document(config: Config, sources: Sources) -> Document:
     """Return the table that a file of conf/table lists row by row."""
     table = fill(config, sources)
-    notes = [*config.get("notes", ()), *bootstrap_notes(table)]
+    notes = [*config.get("notes", ()), *bootstrap_notes(table, sources.damaged)]
     return document_of(table, missing_commands(config, sources), notes)
 
 

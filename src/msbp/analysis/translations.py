@@ -6,15 +6,16 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ..files import save
-from ..record import HYPOTHESES, NAME
+from ..files import parsed, save
+from ..record import HYPOTHESES, NAME, validated
 from .tables import Table
 
 if TYPE_CHECKING:
@@ -37,17 +38,30 @@ class Resampled:
     p: float | None
 
 
-@dataclass(frozen=True)
-class Translations:
+class Translations(BaseModel):
     """Translations of test by one run, the references, and the rule by which BLEU counts."""
 
+    model_config = ConfigDict(extra="forbid", strict=True)
+
     hypotheses: list[str]
-    references: list[list[str]]
-    rule: str
+    references: list[list[str]] = Field(min_length=1)
+    rule: str = Field(pattern=r"\|case:(lc|mixed)\|.*tok:\w")
+
+    @model_validator(mode="after")
+    def _have_a_line_each(self) -> Self:
+        if {len(self.hypotheses)} != set(map(len, self.references)):
+            raise ValueError("the translations have not as many lines as the references")
+        return self
 
     def packed(self) -> bytes:
         """Return them compressed, the same bytes each time."""
-        return gzip.compress(json.dumps(asdict(self), ensure_ascii=False).encode(), mtime=0)
+        return gzip.compress(json.dumps(self.model_dump(), ensure_ascii=False).encode(), mtime=0)
+
+
+class Scored(BaseModel):
+    """What is read of a record beside translations."""
+
+    metric_signature: str
 
 
 def paired_bootstrap(folders: Sequence[Path], samples: int = 1000) -> list[Resampled]:
@@ -77,8 +91,8 @@ def paired_bootstrap(folders: Sequence[Path], samples: int = 1000) -> list[Resam
 def unpacked(path: Path) -> Translations:
     """Return what `Translations.packed` left in a file; ValueError for anything else."""
     try:
-        return Translations(**json.loads(gzip.decompress(path.read_bytes())))
-    except (EOFError, TypeError, gzip.BadGzipFile, zlib.error) as error:
+        return validated(Translations, parsed(gzip.decompress(path.read_bytes())))
+    except (EOFError, ValueError, gzip.BadGzipFile, zlib.error) as error:
         raise ValueError(f"{path} holds no translations: {error}") from error
 
 
@@ -108,11 +122,13 @@ def translations(folder: Path) -> Translations:
     references = sorted(folder.glob("references.*.txt"))
     if not references or not (folder / HYPOTHESES).exists():
         raise FileNotFoundError(f"{folder} has no {HYPOTHESES} and references: it is no run of translation")
-    record = json.loads((folder / NAME).read_bytes())
-    texts = [lines(path) for path in (folder / HYPOTHESES, *references)]
-    if len(set(map(len, texts))) > 1:
-        raise ValueError(f"{folder}: {HYPOTHESES} has not as many lines as the references")
-    return Translations(texts[0], texts[1:], record["metric_signature"].partition(";")[0])
+    try:
+        signature = validated(Scored, parsed((folder / NAME).read_bytes())).metric_signature
+        hypotheses, *texts = (lines(path) for path in (folder / HYPOTHESES, *references))
+        found = {"hypotheses": hypotheses, "references": texts, "rule": signature.partition(";")[0]}
+        return validated(Translations, found)
+    except ValueError as error:
+        raise ValueError(f"{folder} holds no translations: {error}") from error
 
 
 def lines(path: Path) -> list[str]:
@@ -128,11 +144,14 @@ def metric(rule: str) -> BLEU:
     return BLEU(lowercase=parts["case"] == "lc", tokenize=parts["tok"], force=True)
 
 
-def bootstrap_notes(table: Table) -> list[str]:
-    """Return a sentence for each block with two rows whose runs of equal seeds kept their translations."""
+def bootstrap_notes(table: Table, damaged: list[str]) -> list[str]:
+    """Return a sentence for each block with two rows whose runs of equal seeds kept their translations.
+
+    A sentence for each run whose translations cannot be read is added to damaged.
+    """
     sentences = []
     for _, block in table.rows.groupby("block"):
-        kept = {row: folders(table, row) for row in block.index}
+        kept = {row: folders(table, row, damaged) for row in block.index}
         parts = []
         for one, two in combinations(block.index, 2):
             if compared := list(compare(kept[one], kept[two])):
@@ -143,7 +162,7 @@ def bootstrap_notes(table: Table) -> list[str]:
     return sentences
 
 
-def folders(table: Table, row: int) -> dict[int, Path]:
+def folders(table: Table, row: int, damaged: list[str]) -> dict[int, Path]:
     """Return by seed the folders, or published files, with the translations of a row's runs."""
     runs = table.runs[table.runs.row == row]
     paths = {}
@@ -151,7 +170,12 @@ def folders(table: Table, row: int) -> dict[int, Path]:
         path = Path(str(run.source)).parent
         packed = packed_file(path, str(run.signature), int(run.seed))
         if (path / HYPOTHESES).exists() or packed.exists():
-            paths[int(run.seed)] = packed if packed.exists() else path
+            chosen = packed if packed.exists() else path
+            try:
+                translations(chosen)
+                paths[int(run.seed)] = chosen
+            except (OSError, ValueError) as error:
+                damaged += [str(error)] * (str(error) not in damaged)
     return paths
 
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from .base import Examples
-from .sentences.corpus import LabelledSentences
 from .translation.bitext import ParallelText
 from .treebanks.corpus import Sentence
 
@@ -63,8 +62,8 @@ def parallel_text(count: int, seed: int) -> ParallelText:
     return ParallelText([" ".join(s) for s in sentences], [[" ".join(t) for t in translations]])
 
 
-def labelled_sentences(count: int = LABELLED) -> LabelledSentences:
-    """Return sentences of two classes; one word of each depends on its class, the others are noise."""
+def labelled_sentences(count: int = LABELLED) -> tuple[list[list[str]], list[int]]:
+    """Return sentences and their classes, 0 or 1, on which one word of each depends; the others are noise."""
     random = np.random.default_rng(0)
     labels = (np.arange(count) % 2).tolist()
     sentences = []
@@ -72,7 +71,7 @@ def labelled_sentences(count: int = LABELLED) -> LabelledSentences:
         words = [f"word{i}" for i in random.integers(60, size=random.integers(1, 15))]
         words.insert(int(random.integers(len(words) + 1)), f"sign{label}{random.integers(5)}")
         sentences.append(words)
-    return LabelledSentences(sentences, labels, (f"{count} synthetic sentences",))
+    return sentences, labels
 
 
 def image_splits() -> list[Examples]:

@@ -12,8 +12,15 @@ import pytest
 import torch
 from torch import nn
 
-from msbp.tasks.sentences.corpus import cross_validation, deal, fixed_split, read_corpus, read_lines
-from msbp.tasks.sentences.task import SentenceClassification, Sentences
+from msbp.tasks.sentences import (
+    SentenceClassification,
+    Sentences,
+    cross_validation,
+    deal,
+    fixed_split,
+    read_corpus,
+    read_lines,
+)
 
 NEGATIVE = (
     b"a clich\xe9 from start to end .\n\n"
@@ -92,7 +99,7 @@ def test_a_class_with_fewer_sentences_than_folds_is_refused_by_file(data):
 
 def test_the_c_locale_reads_the_same(tmp_path):
     (tmp_path / "pos.txt").write_bytes("naïve — déjà vu\n".encode())
-    program = "import sys; from pathlib import Path; from msbp.tasks.sentences.corpus import read_lines;"
+    program = "import sys; from pathlib import Path; from msbp.tasks.sentences import read_lines;"
     program += "print(ascii(read_lines(Path(sys.argv[1])).sentences))"
     plain = {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     command = [sys.executable, "-c", program, str(tmp_path / "pos.txt")]

@@ -8,8 +8,7 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from msbp.config import build, compose
 from msbp.models.bilstm import BiLSTM
-from msbp.tasks.tagging.encoding import capitals, suffix
-from msbp.tasks.tagging.task import Tagging
+from msbp.tasks.tagging import Tagging, capitals, suffix
 from msbp.tasks.treebanks.corpus import Sentence
 
 

@@ -1,0 +1,250 @@
+"""Models of the files in conf/table, conf/figure, conf/grid and conf/claim, which people edit by hand."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from pydoc import locate
+from typing import Annotated, Any, Literal, Self
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from yaml import YAMLError
+
+from ..record import Count, Gamma, Number, Ordinal, Positive, validated
+
+Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+Seeds = Annotated[int, Field(ge=1, le=10_000)]
+Column = Literal[
+    "bp_s", "bp_update_s", "total_s", "score", "dev", "dropped_entries", "dropped_norm", "other_bleu"
+]
+Printed = Literal["bp_s", "bp_update_s", "total_s", "score", "dev"]
+OURS = "msbp."  # functions elsewhere may read keys of their own
+
+
+def _unlike(labels: Sequence[str]) -> None:
+    """Raise ValueError where two labels are the same."""
+    twice = [label for number, label in enumerate(labels) if label in labels[:number]]
+    if twice:
+        raise ValueError(f"{twice[0]!r} is there twice")
+
+
+def _function(name: str) -> str:
+    """Return the name; ValueError unless it is a function's."""
+    if not callable(locate(name)):
+        raise ValueError(f"there is no function {name}")
+    return name
+
+
+def _assignment(word: str) -> str:
+    """Return the word; ValueError unless it is an override."""
+    if not re.match(r"[\w@+~./-]+=", word):
+        raise ValueError(f"an override is KEY=VALUE, got {word!r}")
+    return word
+
+
+Override = Annotated[str, AfterValidator(_assignment)]
+Overrides = list[Override]
+
+
+class ConfigFile(dict[str, Any]):
+    """A file of conf, resolved: the lookup of a key that it lacks raises ValueError with the file's name."""
+
+    def __init__(self, content: dict[str, Any], source: object) -> None:
+        super().__init__(content)
+        self.source = source
+
+    def __missing__(self, key: str) -> Any:
+        raise ValueError(f"{self.source}: {key} is missing")
+
+
+class Node(BaseModel):
+    """A part of a file, with no keys but these."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class RowOfTable(Node):
+    label: Text
+    overrides: Overrides
+    paper: dict[Printed, Positive] = {}
+
+
+class Block(Node):
+    title: Text
+    task: Text
+    score: Text = ""
+    seeds: Seeds | None = None
+    timed: Count | None = None
+    overrides: Overrides = []
+    within: str = ""
+    rows: Annotated[list[RowOfTable], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _labels_differ(self) -> Self:
+        _unlike([row.label for row in self.rows])
+        return self
+
+
+class Line(Node):
+    """A line of a table that shows blocks of other tables."""
+
+    label: Text
+    table: Text
+    block: Text
+    case: str = ""
+    stand_in: bool = False
+    folds: bool = False
+
+
+class ListedBenchmark(Node):
+    case: Text
+    sweep: Text
+
+
+class Question(Node):
+    sentence: Text
+    more: Annotated[list[Text], Field(min_length=1)]
+    less: Annotated[list[Text], Field(min_length=1)]
+    low: Number | None = None
+    high: Number | None = None
+    margin: Annotated[float, Field(ge=0)]
+
+
+class WithFunction(BaseModel):
+    """A file that may name its function; of a function elsewhere it may have any further key."""
+
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
+
+    target: Annotated[str, AfterValidator(_function)] = Field(
+        default="", alias="_target_", validate_default=False
+    )
+
+    @model_validator(mode="after")
+    def _has_known_keys(self) -> Self:
+        if self.model_extra and (not self.target or self.target.startswith(OURS)):
+            known = ", ".join(sorted(field.alias or name for name, field in type(self).model_fields.items()))
+            raise ValueError(f"there is no key {', '.join(self.model_extra)}; there are {known}")
+        return self
+
+
+class TableFile(WithFunction):
+    """A file of conf/table or conf/figure; which keys it needs depends on its function."""
+
+    name: Text
+    caption: str
+    seeds: Seeds | None = None
+    columns: list[Column] = []
+    blocks: Annotated[list[Block], Field(min_length=1)] | None = None
+    lines: Annotated[list[Line], Field(min_length=1)] | None = None
+    grid: Text | None = None
+    benchmarks: Annotated[list[ListedBenchmark], Field(min_length=1)] | None = None
+    notes: list[Text] = []
+    against: list[Text] = []
+    questions: list[Question] = []
+    paired: bool = False
+    shows: Literal["angles"] | None = None
+    critical: Positive | None = None
+    paper: dict[int, list[Positive]] = {}
+    gamma: Gamma | None = None
+    inputs: Ordinal | None = None
+    outputs: Ordinal | None = None
+
+    @model_validator(mode="after")
+    def _labels_differ(self) -> Self:
+        _unlike([block.title for block in self.blocks or ()])
+        _unlike([line.label for line in self.lines or ()])
+        unknown = [
+            f"{label!r} of the block {block.title!r}"
+            for block in self.blocks or ()
+            for label in (*self.against, *(name for each in self.questions for name in each.more + each.less))
+            if label not in [row.label for row in block.rows]
+        ]
+        if unknown:
+            raise ValueError(f"there is no row {unknown[0]}, which against or questions names")
+        return self
+
+
+class GridFile(Node):
+    """A file of conf/grid."""
+
+    task: Text
+    seeds: Seeds
+    baseline: Overrides
+    sbp: Overrides
+    msbp: Overrides
+    sparse: Annotated[dict[int, Override], Field(min_length=1)]
+    gamma: Annotated[list[Gamma], Field(min_length=1)]
+    command: Text
+
+
+class ClaimFile(WithFunction):
+    """A file of conf/claim; which keys it needs depends on its rule."""
+
+    order: int
+    title: Text
+    quote: Text
+    where: Text
+    effect: Text
+    target: Annotated[str, AfterValidator(_function)] = Field(alias="_target_")
+    unit: Literal["points", "degrees", "share", "times", "percent", "exponent"]
+    margin: Annotated[float, Field(ge=0)]
+    reason: Text
+    low: Number | None = None
+    high: Number | None = None
+    least: Ordinal | None = None
+    tables: list[Text] = []
+    figures: list[Text] = []
+    grid: Text | None = None
+    benchmarks: Annotated[list[ListedBenchmark], Field(min_length=1)] | None = None
+    than: Literal["baseline", "sbp", "msbp"] | None = None
+    of: Literal["baseline", "sbp", "msbp"] | None = None
+    column: Literal["forward_s", "bp_s", "bp_update_s", "total_s"] | None = None
+    by_k: bool = False
+    pooled: bool = False
+    paper: Positive | None = None
+    paper_table: Text | None = None
+    largest: Ordinal | None = None
+
+    @model_validator(mode="after")
+    def _has_an_edge(self) -> Self:
+        edges = [edge for edge in (self.low, self.high) if edge is not None]
+        if not edges or edges != sorted(edges):
+            raise ValueError("low or high must be there, and low not above high")
+        least = {"times": 0, "percent": -1}.get(self.unit)
+        if least is not None and edges[0] <= least:
+            raise ValueError(f"low and high must be above {least} in {self.unit}, got {edges[0]:g}")
+        return self
+
+
+MODELS: dict[str, type[BaseModel]] = {
+    "table": TableFile, "figure": TableFile, "claim": ClaimFile, "grid": GridFile,
+}  # fmt: skip
+
+
+def read(path: Path, wanted_by: object = "") -> ConfigFile:
+    """Return a file of conf/table, conf/figure, conf/grid or conf/claim; ValueError names it and its keys.
+
+    wanted_by: the file that names it.
+    """
+    if wanted_by and not path.is_file():
+        raise ValueError(f"{wanted_by}: there is no file {path}")
+    try:
+        return checked(OmegaConf.load(path), path.parent.name, path)
+    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def checked(config: object, group: str, source: object) -> ConfigFile:
+    """Return what a file of this group of conf holds; ValueError names the source and wrong keys.
+
+    A key without a value counts as missing.
+    """
+    content: Any = OmegaConf.to_container(config, resolve=True)
+    if isinstance(content, dict):
+        content = {key: value for key, value in content.items() if value is not None}
+    try:
+        validated(MODELS[group], content)
+    except ValueError as error:
+        raise ValueError(f"{source}: {error}") from error
+    return ConfigFile(content, source)
