@@ -16,7 +16,7 @@ from .chain_forward import NONE, PER_SLOT, stage_table
 from .chain_select import form_grad_h, select
 from .compile import kernel
 from .parallel import parts_of, share, spread
-from .rows import CACHED, by_column, form_by_panels, form_part, list_columns, sum_rows, weighted_sum
+from .rows import by_column, form_by_panels, form_part, list_columns, needs_panels, sum_rows, weighted_sum
 from .simd import BYTES, floats
 
 NARROW = 32  # a dense stage with at most so many outputs hands its gradient down as factors, too
@@ -91,13 +91,19 @@ def backward(table, count, B, grad, sgemm, scratch, threads):
 
 
 @kernel
+def by_panels(s, B):
+    """Return whether a stage's rows of ∂ℓ/∂W are formed by panels of x."""
+    return needs_panels(s.starts, s.outputs, B, s.inputs, s.touched)
+
+
+@kernel
 def weight_part(job, part, parts):
-    """Form a part of the rows of ∂ℓ/∂W of every sparse stage whose x stays in cache."""
+    """Form a part of the rows of ∂ℓ/∂W of every sparse stage that needs no panels."""
     table, count, B = job
     stages = stage_table(table, count)
     for depth in range(count):
         s = stages[depth]
-        if s.k and s.rows and B * s.inputs <= CACHED:
+        if s.k and s.rows and not by_panels(s, B):
             lists = s.starts, s.examples, s.weights, s.outputs
             form_part(*lists, s.x, s.inputs, s.indices, s.rows, s.touched, part, parts)
 
@@ -110,10 +116,10 @@ def weight_gradients(table, count, B, threads):
         s = stages[depth]
         if s.k and s.rows:
             list_columns(s.starts, s.outputs, s.indices)
-            if B * s.inputs <= CACHED:
-                work += B * s.k * s.inputs
-                rows = max(rows, s.touched)
-            else:
+            if by_panels(s, B):
                 lists, sizes = (s.starts, s.examples, s.weights, s.outputs), (B, s.inputs)
                 form_by_panels(*lists, s.x, *sizes, s.indices, s.rows, s.touched, threads)
+            else:
+                work += B * s.k * s.inputs
+                rows = max(rows, s.touched)
     spread(weight_part, (table, count, B), parts_of(threads, rows, work), threads)
