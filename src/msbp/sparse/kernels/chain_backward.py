@@ -16,9 +16,22 @@ from .chain_forward import NONE, PER_SLOT, stage_table
 from .chain_select import form_grad_h, select
 from .compile import kernel
 from .parallel import parts_of, share, spread
-from .rows import CACHED, by_column, form_by_panels, form_part, list_columns, sum_rows, weighted_sum
-from .simd import BYTES, floats
+from .rows import (
+    CACHED,
+    by_column,
+    fill,
+    form_by_panels,
+    form_part,
+    list_columns,
+    needs_panels,
+    sum_rows,
+    weighted_columns,
+    weighted_sum,
+)
+from .simd import BYTES, address_of, aligned, floats
 
+PANEL = 1 << 16  # floats of W that stay in the second-level cache: 256 KiB
+READS = 8  # of each row of a panel of W, on average, from which its copy pays
 NARROW = 32  # a dense stage with at most so many outputs hands its gradient down as factors, too
 
 
@@ -32,6 +45,46 @@ def propagate(job, part, parts):
         at = b * s.k * BYTES
         out = s.grad_x + b * s.inputs * BYTES
         weighted_sum(out, s.weight, s.inputs, s.columns + at, s.values + at, 0, s.k)
+
+
+@kernel
+def weight_panel(B, s):
+    """Return how many columns of W to copy at a time for ∂ℓ/∂x, or 0 to read W where it is.
+
+    A large W does not stay in the second-level cache as a whole, and rows of a few KiB share sets of it. The
+    copy pays if the entries read each row often enough.
+    """
+    if s.outputs * s.inputs <= CACHED or B * s.k < READS * s.outputs:
+        return 0
+    return min(s.inputs, max(64, PANEL // s.outputs // 64 * 64))
+
+
+@kernel
+def propagate_panels(job, part, parts):
+    """Form a part of the columns of ∂ℓ/∂x ← Wᵀ g (B, i) of a sparse stage, by panels of W."""
+    table, count, depth, B, step = job
+    s = stage_table(table, count)[depth]
+    W, panel = floats(s.weight, (s.outputs, s.inputs)), aligned(s.outputs * step)
+    P = panel.reshape(s.outputs, step)
+    start, stop = share(part, parts, s.inputs, step)
+    for begin in range(start, stop, step):
+        fill(P, W, 0, begin)
+        width = min(step, s.inputs - begin)
+        for b in range(B):
+            at, out = b * s.k * BYTES, s.grad_x + (b * s.inputs + begin) * BYTES
+            weighted_columns(out, address_of(panel), width, step, s.columns + at, s.values + at, 0, s.k)
+
+
+@kernel
+def propagate_all(table, count, depth, B, threads):
+    """Form ∂ℓ/∂x ← Wᵀ g (B, i) of a sparse stage."""
+    s = stage_table(table, count)[depth]
+    step, work = weight_panel(B, s), B * s.k * s.inputs
+    if step:
+        panels = (s.inputs + step - 1) // step
+        spread(propagate_panels, (table, count, depth, B, step), parts_of(threads, panels, work), threads)
+    else:
+        spread(propagate, (table, count, depth, B), parts_of(threads, B, work), threads)
 
 
 @kernel
@@ -78,7 +131,7 @@ def backward(table, count, B, grad, sgemm, scratch, threads):
             if s.starts:
                 s.touched = by_column(s.values, s.columns, B, s.outputs, s.k, s.starts, s.examples, s.weights)
             if s.grad_x:
-                spread(propagate, (table, count, depth, B), parts_of(threads, B, B * s.k * s.inputs), threads)
+                propagate_all(table, count, depth, B, threads)
         grad = s.grad_x
     for depth in range(count):
         s = stages[depth]
@@ -91,13 +144,19 @@ def backward(table, count, B, grad, sgemm, scratch, threads):
 
 
 @kernel
+def by_panels(s, B):
+    """Return whether a stage's rows of ∂ℓ/∂W are formed by panels of x."""
+    return needs_panels(s.starts, s.outputs, B, s.inputs, s.touched)
+
+
+@kernel
 def weight_part(job, part, parts):
-    """Form a part of the rows of ∂ℓ/∂W of every sparse stage whose x stays in cache."""
+    """Form a part of the rows of ∂ℓ/∂W of every sparse stage that needs no panels."""
     table, count, B = job
     stages = stage_table(table, count)
     for depth in range(count):
         s = stages[depth]
-        if s.k and s.rows and B * s.inputs <= CACHED:
+        if s.k and s.rows and not by_panels(s, B):
             lists = s.starts, s.examples, s.weights, s.outputs
             form_part(*lists, s.x, s.inputs, s.indices, s.rows, s.touched, part, parts)
 
@@ -110,10 +169,10 @@ def weight_gradients(table, count, B, threads):
         s = stages[depth]
         if s.k and s.rows:
             list_columns(s.starts, s.outputs, s.indices)
-            if B * s.inputs <= CACHED:
-                work += B * s.k * s.inputs
-                rows = max(rows, s.touched)
-            else:
+            if by_panels(s, B):
                 lists, sizes = (s.starts, s.examples, s.weights, s.outputs), (B, s.inputs)
                 form_by_panels(*lists, s.x, *sizes, s.indices, s.rows, s.touched, threads)
+            else:
+                work += B * s.k * s.inputs
+                rows = max(rows, s.touched)
     spread(weight_part, (table, count, B), parts_of(threads, rows, work), threads)

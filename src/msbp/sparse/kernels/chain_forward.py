@@ -18,7 +18,7 @@ IDENTITY, RELU, TANH, CUBE = range(4)
 NONE, SHARED, PER_SLOT, SEQUENTIAL = range(4)
 
 _WHOLE = (
-    "weight", "bias",                # (n, i), (n) or 0
+    "weight", "bias",                # (n, i), (n), or 0 where the product is the output
     "x", "z",                        # input (B, i), output (B, n)
     "slope",                         # (B, n) ∂z/∂h where z does not determine it, else 0
     "grad_h",                        # (B, n) of a dense stage, or where all rows are needed at once
@@ -130,7 +130,8 @@ def forward(table, count, B, key, sgemm, given, threads):
         by_columns = depth == 0 and not given and product_of_used(s.x, s.weight, s.z, B, n, s.inputs, threads)
         if depth >= given and not by_columns:
             product_nt(sgemm, s.x, s.weight, s.z, B, n, s.inputs)
-        spread(sweep, (table, count, depth, B, key), parts_of(threads, B, SWEEP * B * n), threads)
+        if s.bias:  # without one, activation or dropout, the product is the output
+            spread(sweep, (table, count, depth, B, key), parts_of(threads, B, SWEEP * B * n), threads)
 
 
 @kernel

@@ -183,7 +183,7 @@ def select_each(table, count, depth, grad, B, scratch, grad_bias, threads):
         if estimated[part] < 0:
             return -1
         total += estimated[part]
-    if not s.dense_bias:
+    if s.grad_bias and not s.dense_bias:
         add_entries(s, B, floats(grad_bias, n))
     if s.kind == SHARED and parts > 1:
         sum_rows(scratch + parts * row_bytes(n), B, n, s.memory_next, threads)
@@ -215,7 +215,7 @@ def select_unified(s, grad, above, B, scratch, grad_bias):
         row, (values, columns) = floats(s.grad_h + b * n * BYTES, n), entries_of(s, b)
         move(row, search[2], count, values, columns, 0)  # g
         remember(row, gamma, memory_after(s, b, 0), accumulate)  # m ← γ(∂ℓ/∂h + m − g)
-    if not s.dense_bias:
+    if s.grad_bias and not s.dense_bias:
         add_entries(s, B, grad_bias)
     s.distance = distance
     return estimated

@@ -15,6 +15,7 @@ from .select import add
 from .simd import BYTES, address_of, aligned, floats, ints, longs, panel_sum, row_sum
 
 CACHED = 128 << 10  # floats of an x that stays in cache while all rows of gᵀx are formed: 512 KiB
+MANY = 8  # entries a row from which a longer x is read so often that panels of it gain more than they cost
 LANES = 32
 CHUNK, CHUNK_LANES = 256, 64  # of a panel in a product with gᵀ: 64 KB, beside m sums of 64 columns
 row_sum_to, row_sum_onto = row_sum(add=False), row_sum(add=True)
@@ -26,6 +27,12 @@ combine_lists = panel_sum(CHUNK_LANES, add=True)
 def weighted_sum(out, base, i, rows, values, start, stop):
     """out (i) = Σ over q in [start, stop) of values[q] · base[rows[q]], all given by address."""
     row_sum_to(out, i, base, i * BYTES, rows, values, start, stop)
+
+
+@kernel
+def weighted_columns(out, base, i, between, rows, values, start, stop):
+    """As weighted_sum, for i columns of rows that are `between` floats apart."""
+    row_sum_to(out, i, base, between * BYTES, rows, values, start, stop)
 
 
 @kernel
@@ -67,6 +74,12 @@ def list_columns(starts, n, indices):
         if S[j + 1] > S[j]:
             listed[u] = j
             u += 1
+
+
+@kernel
+def needs_panels(starts, n, B, i, u):
+    """Return whether u rows of gᵀx, for x (B, i), are formed faster by panels than from the whole x."""
+    return B * i > CACHED and ints(starts, n + 2)[n] > MANY * u
 
 
 @kernel

@@ -14,6 +14,8 @@ MAGNITUDE = np.int32(0x7FFFFFFF)
 INFINITE = np.int32(0x7F800000)  # and above: NaN
 LANES = 32  # a row is zero beyond its end, up to a multiple of this
 FIRST_DISTANCE = 2 << 23  # two octaves below the largest magnitude: the guess for the first row
+GROUP = 4  # candidates that are listed at a time
+LAST_LANE = 1 << 31  # where a word has no further bit
 SLACK = 24  # candidates beyond 2k that are sifted rather than searched for again
 QUARTER_OCTAVE = 1 << 21
 NOT_FINITE = -1
@@ -139,12 +141,16 @@ def gather_candidates(bits, lanes, threshold, candidates, magnitudes):
     """List the indices of the entries that reach the threshold, and their magnitudes with zeros behind."""
     gathered = 0
     for i in range(0, lanes, LANES):
-        word = reaches(bits, i, np.int32(threshold))
-        while word:  # faster than spreading every byte by a table
-            j = i + lowest(word)
-            candidates[gathered], magnitudes[gathered] = j, bits[j] & MAGNITUDE
-            word &= word - 1
-            gathered += 1
+        word, at = reaches(bits, i, np.int32(threshold)), gathered
+        gathered += ones(word)
+        while True:  # by groups: most words need one, and the processor predicts that
+            for q in range(GROUP):  # what a group has too many is overwritten
+                j = i + lowest(word | LAST_LANE)
+                candidates[at + q], magnitudes[at + q] = j, bits[j] & MAGNITUDE
+                word &= word - 1
+            at += GROUP
+            if at >= gathered:
+                break
     for q in range(gathered, whole_lanes(gathered)):
         magnitudes[q] = 0
     return gathered

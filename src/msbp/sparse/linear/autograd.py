@@ -55,12 +55,14 @@ class StageRun:
             # selection and memory need the parameters' precision, so the stages step out of autocast
             with torch.autocast(x.device.type, enabled=False):
                 return self(x.to(first.dtype))
+        if torch.is_grad_enabled():
+            x = plain(x)
+            passing = self.prepare(x, parameters) if supports(x) else None
+            if passing is not None or len(batch) == 1:
+                return Pass.apply(self, passing, x, *parameters)
         if len(batch) != 1:
             return self(x.reshape(-1, width)).view(*batch, len(last))
-        if not torch.is_grad_enabled():
-            return push(self.stages, x, parameters)[0]
-        x = plain(x)
-        return Pass.apply(self, self.prepare(x, parameters) if supports(x) else None, x, *parameters)
+        return push(self.stages, x, parameters)[0]
 
     def look_up(self, tokens: Tensor) -> Tensor | None:
         """Return the output of the stages for rows of the tokens (B, F), or None without kernel support."""
@@ -76,7 +78,8 @@ class StageRun:
 
     def prepare(self, x: Tensor, parameters: Parameters) -> "Passing | None":
         """Return a workspace and checked addresses, or None if a batch has to use plain torch."""
-        B, width = x.shape
+        width = x.shape[-1]
+        B = x.numel() // width if width else 0
         if not B or not kernels_allowed():
             return None
         table: tuple[int, int, int | None] | None = None
@@ -114,7 +117,7 @@ class StageRun:
         workspace = pool.pop() if pool else None
         if workspace is None or workspace.capacity < B:
             workspace = Workspace(self.stages, sizes, B, table)
-        return Passing(pool, workspace, x, addresses)
+        return Passing(pool, workspace, x, B, addresses)
 
 
 MOST_POOLS = 8  # of settings of a chain; a schedule of k has many
@@ -123,14 +126,18 @@ MOST_POOLS = 8  # of settings of a chain; a schedule of k has many
 class Passing:
     """A pass between forward and backward: its workspace and input, freed when torch frees the graph."""
 
-    __slots__ = ("addresses", "pool", "version", "workspace", "x", "x_address")
+    __slots__ = ("B", "addresses", "pool", "version", "workspace", "x", "x_address")
 
-    def __init__(self, pool: list[Workspace], workspace: Workspace, x: Tensor, addresses: list[int]):
-        self.pool, self.workspace, self.x, self.addresses = pool, workspace, x, addresses
+    def __init__(self, pool: list[Workspace], workspace: Workspace, x: Tensor, B: int, addresses: list[int]):
+        self.pool, self.workspace, self.x, self.B, self.addresses = pool, workspace, x, B, addresses
         self.version, self.x_address = x._version, x.data_ptr()
 
     def __del__(self) -> None:
         self.pool.append(self.workspace)
+
+    def forward(self) -> Tensor:
+        """Return the output (..., n)."""
+        return self.workspace.forward(self.x, self.B, self.addresses)
 
     def backward(
         self, grad: Tensor, out: Tensor | None, weights: list[Tensor], needs: tuple[bool, ...], needs_x: bool
@@ -148,7 +155,7 @@ class Passing:
                 raise RuntimeError(
                     "a weight was moved between the forward and the backward pass; run both again"
                 )
-        return workspace.backward(grad, x, out, weights, needs, needs_x)
+        return workspace.backward(grad, x, self.B, out, weights, needs, needs_x)
 
 
 class PassContext(Context, Protocol):
@@ -179,7 +186,7 @@ class Pass(torch.autograd.Function):
             return out
         token = empty(0)
         token.passing = passing  # type: ignore[attr-defined]
-        out = passing.workspace.forward(x, passing.addresses)
+        out = passing.forward()
         ctx.save_for_backward(token, out if passing.workspace.reads_out else None, *weights)
         return out
 

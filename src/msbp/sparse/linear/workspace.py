@@ -129,7 +129,11 @@ class Workspace:
         self.shapes = [*sizes] if embedding is None else [*sizes, embedding[:2]]
         self.reads_out = stages[-1].activation is RELU
         self.no_bias = zeros(max(n for n, _ in sizes))
-        self.no_bias_address = self.no_bias.data_ptr()
+        zero_bias = self.no_bias.data_ptr()
+        self.no_bias_addresses = [  # none where the product itself is the output
+            0 if part.stage.activation is IDENTITY and part.slope is None else zero_bias
+            for part in self.parts
+        ]
         self.lookup, self.grad_x = None, None
         if embedding is not None:
             V, E, padding = embedding
@@ -144,17 +148,17 @@ class Workspace:
         self.scratch = empty(scratch_bytes(width, self.capacity, count), dtype=torch.uint8)
         self.scratch_address, self.threads = self.scratch.data_ptr(), count
 
-    def forward(self, x: Tensor, addresses: Sequence[int]) -> Tensor:
-        """Return the output (B, n) of the last stage; x is a batch, or the tokens of an embedding.
+    def forward(self, x: Tensor, B: int, addresses: Sequence[int]) -> Tensor:
+        """Return the output (..., n) of the last stage for x: B rows, or the tokens of an embedding.
 
         addresses: of a weight and a bias (or 0) per stage, and of the embedding's table if there is one.
         """
-        words, B, depths = self.words, x.shape[0], len(self.stages)
-        out = empty(B, self.width)
+        words, depths = self.words, len(self.stages)
+        out = empty(*x.shape[:-1], self.width)
         for depth in range(depths):
             base = depth * WORDS
             words[base + WEIGHT] = addresses[2 * depth]
-            words[base + BIAS] = addresses[2 * depth + 1] or self.no_bias_address
+            words[base + BIAS] = addresses[2 * depth + 1] or self.no_bias_addresses[depth]
         words[base + Z] = out.data_ptr()
         drops = False
         for depth, dropout in self.dropouts:
@@ -174,6 +178,7 @@ class Workspace:
         self,
         grad: Tensor,
         x: Tensor,
+        B: int,
         out: Tensor | None,
         weights: Sequence[Tensor],
         needs: Sequence[bool],
@@ -184,11 +189,11 @@ class Workspace:
         None where none is needed. The weight of a sparse stage gets a RowSparseGradient. A gradient that is
         not finite is propagated whole, as by torch, with memories unchanged.
         """
-        words, B, count = self.words, x.shape[0], parallel.threads()
+        words, count = self.words, parallel.threads()
         if count != self.threads:
             self.make_scratch(count)
         gradients: list[Tensor | None] = [None] * len(needs)
-        top = address(grad, (B, self.width), "the gradient of a chain's output")
+        top = address(grad, (*x.shape[:-1], self.width), "the gradient of a chain's output")
         for depth, part in enumerate(self.parts):
             base, at, pointer = depth * WORDS, 2 * depth, 0
             if part.k:
@@ -208,7 +213,7 @@ class Workspace:
         below = self.grad_x if lookup is not None else grad_x
         words[GRAD_X] = 0 if below is None else below.data_ptr()
         if backward(self.address, len(self.stages), B, top, SGEMM, self.scratch_address, count):
-            return self._whole(grad, x, out, weights, needs, needs_x)
+            return self._whole(grad, x, B, out, weights, needs, needs_x)
         for depth, part in self.sparse_parts:
             part.finish(B)
             if needs[2 * depth]:
@@ -231,22 +236,24 @@ class Workspace:
         self,
         grad: Tensor,
         x: Tensor,
+        B: int,
         out: Tensor | None,
         weights: Sequence[Tensor],
         needs: Sequence[bool],
         needs_x: bool,
     ) -> tuple[Tensor | None, list[Tensor | None]]:
         """Return the gradients as torch would form them, without selection or memory."""
-        B, saved = len(x), []
-        z: Any = x if self.lookup is None else self.lookup.x[:B]
+        saved = []
+        z: Any = x.reshape(B, -1) if self.lookup is None else self.lookup.x[:B]
         for depth, part in enumerate(self.parts):
             slope = None if part.slope is None else part.slope[:B]
             inputs = z
-            z = out if part is self.parts[-1] else self.parts[depth + 1].z[:B]
+            last = part is self.parts[-1]
+            z = self.parts[depth + 1].z[:B] if not last else None if out is None else out.view(B, -1)
             if part.stage.activation is RELU and z is not None:
                 slope = (~(z <= 0)).to(z.dtype) * keep_scale(float(self.table[depth]["p"]))
             saved.append(SavedStage(inputs, slope))
-        grad_x, formed = pull(self.stages, [0] * len(saved), saved, weights[: len(saved)], grad)
+        grad_x, formed = pull(self.stages, [0] * len(saved), saved, weights[: len(saved)], grad.view(B, -1))
         gradients: list[Tensor | None] = list(formed)
         if self.lookup is not None:
             table, tokens = zeros(self.lookup.V, self.lookup.E), x.reshape(-1)
@@ -255,4 +262,4 @@ class Workspace:
                 table[self.lookup.padding] = 0
             gradients.append(table)
         needed = [g if need else None for g, need in zip(gradients, needs, strict=True)]
-        return grad_x if needs_x else None, needed
+        return grad_x.view(x.shape) if needs_x else None, needed
