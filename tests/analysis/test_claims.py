@@ -54,8 +54,8 @@ def test_pooled_settings_that_differ_are_marked():
     far = setting(np.add(ABOVE, 1), name="benchmark extreme")
     near = setting(ABOVE, name="benchmark mnist")
     assert claim(near, far).short.startswith("MLPs (benchmarks mnist, extreme) +0.88 points")
-    assert "its settings +0.38 to +1.38, which differ (Cochran's Q, p < .001)" in claim(near, far).short
-    assert "differ" not in claim(setting(WIDE), setting(WIDE, name="Parsing: MSBP")).short
+    assert "its settings +0.38 to +1.38, which differ (Cochran's Q, p < .001)" in claim(near, far).sentence
+    assert "differ" not in claim(setting(WIDE), setting(WIDE, name="Parsing: MSBP")).sentence
 
 
 def test_a_pooled_number_shows_the_range_of_its_settings():
@@ -63,16 +63,15 @@ def test_a_pooled_number_shows_the_range_of_its_settings():
     assert "settings" not in claim(one).short
     assert "MLPs (MNIST, Parsing) +0.88 points" in claim(one, other).short
     assert ", its settings +0.38 to +1.38" in claim(one, other).short
-    assert ", its settings +0.38 to +1.38, reproduced" in claim(one, other).sentence
+    assert "which differ (Cochran's Q, p < .001), reproduced" in claim(one, other).sentence
 
 
-def test_of_a_claim_that_is_judged_by_k_the_list_of_verdicts_counts_what_is_open():
-    every = [setting(values, f"k = {k}") for k, values in enumerate([ABOVE, BELOW, BELOW, WIDE])]
+def test_the_list_of_verdicts_shows_many_families_by_their_word():
+    every = [setting(values, f"k = {k}") for k, values in enumerate([ABOVE, ABOVE, BELOW, BELOW, WIDE])]
     few = [setting(ABOVE[:2], f"k = {k}") for k in range(10, 13)]
-    short = claim(*every, *few, by_k=True).short
-    assert short.startswith("k = 0 (MNIST) +0.38 points")
-    assert "; k = 2 (MNIST) -0.04 points (-0.05 to -0.03), open: " + AGAINST in short
-    assert short.endswith("; 1 other open; 3 others: too few runs")
+    short = claim(*every, *few).short
+    assert short.startswith("reproduced: k = 0 +0.38 points, k = 1 +0.38 points; open: " + AGAINST)
+    assert short.endswith(": k = 2 -0.04 points, k = 3 -0.04 points; 1 other open; 3 others: too few runs")
 
 
 def test_one_missing_run_is_written_in_the_singular():

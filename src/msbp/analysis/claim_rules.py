@@ -236,7 +236,7 @@ def angle_by_k(config: Config, measured: Measured) -> Iterator[Setting]:
     for low, high in combinations(wide.columns.unique("k"), 2):
         for method in ("sbp", "msbp"):
             gap = column(wide, method, high) - column(wide, method, low)
-            yield angle_setting(config, "all parameters", f"k = {high} and {low}", gap, method)
+            yield angle_setting(config, "", f"k = {high} and {low}", gap, method)
 
 
 def angle_gap(config: Config, measured: Measured) -> Iterator[Setting]:
@@ -262,7 +262,8 @@ def column(wide: pd.DataFrame, method: str, k: int) -> pd.Series:
 
 def angle_setting(config: Config, part: str, ks: str, values: pd.Series, group: str) -> Setting:
     """Return the setting of some k, a family of its own where the claim is judged by k."""
-    values, family = values.dropna(), f"{part} at {ks}" if config.get("by_k") else part
+    values = values.dropna()
+    family = " at ".join(filter(None, [part, ks])) if config.get("by_k") else part
     name = f"MNIST: {group.upper()}, {ks}" if group in ("sbp", "msbp") else f"MNIST: {ks}"
     return Setting(family, name, ANGLES, group, values, n=len(values))
 

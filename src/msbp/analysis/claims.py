@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -42,6 +42,7 @@ KEY = "Dotted: edges of the claim; orange: the paper; pale rows do not count."
 HEADER = ["Claim of the paper", "Here"]
 SETTING = "setting"
 AGAINST = "against the claim, not significantly beyond its margin"
+MANY = 4  # families, of which the list of verdicts shows intervals
 PARTS = ["estimate", "95 % interval", "paper", "n", "verdict"]
 NOTE = (
     f"A family's estimate is the mean of its settings with at least {LEAST} seeds or folds each (more where "
@@ -157,7 +158,7 @@ class Claim:
         shown = "; ".join(filter(None, [", ".join(named), benchmarks]))
         return f"{family.name} ({shown})" if shown else family.name
 
-    def number_of(self, effect: Effect) -> str:
+    def number_of(self, effect: Effect | None) -> str:
         """Return an estimate with its interval."""
         estimate, low, high, _ = shown_numbers(self, effect, None)
         interval = f"{self.unit.text(low)} to {self.unit.text(high)}"
@@ -175,16 +176,19 @@ class Claim:
             return f"{family.word}: less than the paper's {paper}{self.unit.suffix}"
         return str(family.word)
 
-    def spread_of(self, family: Family) -> str:
+    def range_of(self, family: Family) -> str:
         """Return the least and the largest estimate of several settings that are pooled."""
         effects = [effect_of(setting) for setting in family.counted(self.verdict.least)]
         shown = sorted(self.unit.shown(effect.estimate) for effect in effects if effect)
         if len(shown) < 2:
             return ""
+        return f", its settings {self.unit.text(shown[0])} to {self.unit.text(shown[-1])}"
+
+    def difference_of(self, family: Family) -> str:
+        """Return that pooled settings differ, with p, where they do."""
         p = heterogeneity(family.counted(self.verdict.least))
         shown_p = "< .001" if p < 0.001 else f"= {p:.3f}"
-        differ = f", which differ (Cochran's Q, p {shown_p})" if p < LEVEL else ""
-        return f", its settings {self.unit.text(shown[0])} to {self.unit.text(shown[-1])}{differ}"
+        return f", which differ (Cochran's Q, p {shown_p})" if p < LEVEL else ""
 
     def sentence_of(self, family: Family) -> str:
         """Return a family's estimate, interval and word; where it is open, the runs that would decide."""
@@ -194,7 +198,7 @@ class Claim:
             most = max((setting.n for setting in family.settings if not setting.excluded), default=0)
             few = f"open, {f'at most {most}' if most else 'none'} of {self.verdict.least} runs"
             return ", ".join(filter(None, [f"{family.name}: {few}", more]))
-        number = self.number_of(family.effect) + self.spread_of(family)
+        number = self.number_of(family.effect) + self.range_of(family) + self.difference_of(family)
         sentence = f"{self.named(family)}: {number}, {self.word_of(family)}"
         if family.word != Word.OPEN:
             return sentence
@@ -204,25 +208,33 @@ class Claim:
     def short(self) -> str:
         """The number of every family that has one, with its word where that is not the claim's.
 
-        Of a claim that is judged by k, families without a verdict are counted.
+        Of more families than MANY the estimates alone, by word; those that are plainly open are counted.
         """
-        parts: list[str] = []
-        few: list[str] = []
-        undecided: Counter[str] = Counter()
-        for family in self.verdict.families:
-            if family.effect and self.word_of(family) == Word.OPEN and "by_k" in self.config:
-                undecided[Word.OPEN] += 1
-            elif family.effect:
-                words = "" if self.word_of(family) == self.word else f", {self.word_of(family)}"
-                number = self.number_of(family.effect) + self.spread_of(family)
-                parts.append(f"{self.named(family)} {number}{words}")
-            elif any(not setting.excluded for setting in family.settings):
-                few.append(family.name)
-        parts += [f"{count} other{'s' if count > 1 else ''} {word}" for word, count in undecided.items()]
+        families = [f for f in self.verdict.families if any(not s.excluded for s in f.settings)]
+        known = [family for family in families if family.effect]
+        parts, undecided = [], 0
+        if len(known) > MANY:
+            undecided = sum(self.word_of(family) == Word.OPEN for family in known)
+            parts = [*self.by_word([family for family in known if self.word_of(family) != Word.OPEN])]
+            known = []
+        for family in known:
+            words = "" if self.word_of(family) == self.word else f", {self.word_of(family)}"
+            number = self.number_of(family.effect) + self.range_of(family)
+            parts.append(f"{self.named(family)} {number}{words}")
+        few = [family.name for family in families if not family.effect]
+        if undecided:
+            parts.append(f"{undecided} other{'s' if undecided > 1 else ''} open")
         if parts and few:
             named = few if len(few) < 3 else [f"{len(few)} others"]
             parts.append(f"{' and '.join(named)}: too few runs")
         return "; ".join([*parts, *self.beside])
+
+    def by_word(self, families: Sequence[Family]) -> Iterator[str]:
+        """Yield each word with its families and their estimates."""
+        for word in dict.fromkeys(map(self.word_of, families)):
+            same = [family for family in families if self.word_of(family) == word]
+            numbers = [f"{each.name} {self.number_of(each.effect).split(' (')[0]}" for each in same]
+            yield f"{word}: {', '.join(numbers)}"
 
     @property
     def reason_open(self) -> str:
