@@ -215,6 +215,8 @@ class ClaimFile(WithFunction):
         least = {"times": 0, "percent": -1}.get(self.unit)
         if least is not None and edges[0] <= least:
             raise ValueError(f"low and high must be above {least} in {self.unit}, got {edges[0]:g}")
+        if self.than == (self.of or "msbp"):
+            raise ValueError(f"of and than must be different methods, got {self.than} for both")
         return self
 
 

@@ -128,7 +128,7 @@ class Rows(Stored):
     """The rows of a case or of a point of a sweep; files of earlier versions lack repetitions."""
 
     cpu_share: Amount = 1.0
-    rows: list[BenchmarkRow]
+    rows: list[BenchmarkRow] = Field(min_length=1)
     repetitions: list[Repetition] = []
 
 

@@ -182,9 +182,15 @@ def test_deviations_are_compared_with_all_gamma_and_with_the_baseline(evidence):
     assert estimate(found) == pytest.approx(math.log(3), abs=0.2)
     (found,) = claim_rules.deviation_of_sbp({"grid": GRID, "paper": 1.7}, seen)
     assert math.exp(found.paper) == pytest.approx(1.7) and found.n == 4
-    assert found.values.mean() == pytest.approx(math.log(3)), (
-        "the baseline's runs and SBP's, three times as far"
-    )
+    assert found.values.mean() == pytest.approx(math.log(3)), "SBP's runs are three times as far apart"
+
+
+@pytest.mark.parametrize("rule", [claim_rules.deviations, claim_rules.deviation_of_sbp])
+@pytest.mark.parametrize("scores", [[97.0] * 4, [97.0, 97.0, 97.0, 97.5]], ids=["equal", "all but one equal"])
+def test_equal_scores_have_no_ratio_of_deviations(rule, scores, evidence):
+    seen = evidence(test=cells(scores, scores, scores, base=scores))
+    (found,) = rule({"grid": GRID, "paper_table": "f_test", "paper": 1.7}, seen)
+    assert found.n == 0
 
 
 def measurements(method, k, degrees, task="mnist"):

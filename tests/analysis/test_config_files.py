@@ -45,7 +45,7 @@ WRONG = {  # by file: the key, its value, and what the message says besides the 
         ("unit", "percents", "unit: "), ("margin", -1, "margin: "), ("order", "two", "order: "),
         ("reason", None, "reason: "), ("low", 0.5, "low not above high"),
         ("low", -1, "must be above -1 in percent"),
-        ("column", "forward", "column: "), ("than", "dense", "than: "), ("tables", "main", "tables: "),
+        ("column", "forward", "column: "), ("than", "dense", "than: "), ("than", "msbp", "different methods"), ("tables", "main", "tables: "),
         ("_target_", "msbp.analysis.claim_rules.time", "_target_: there is no function"),
         ("hgih", 1, "no key hgih"),
     ],

@@ -16,6 +16,7 @@ from msbp.analysis.figures import Plot
 from msbp.analysis.report import benchmark, document, other
 from msbp.analysis.settings import CLAIMS, catalogue
 from msbp.config import CONF, ROOT
+from msbp.measurements import read_benchmarks
 
 MUTATIONS = int(os.environ.get("MSBP_MUTATIONS", "60"))
 PUBLISHED = ROOT / "outputs/published"
@@ -63,6 +64,18 @@ def locations(tree: object, at: tuple = ()) -> Iterator[tuple]:
     items = tree.items() if isinstance(tree, dict) else enumerate(tree[:3]) if isinstance(tree, list) else ()
     for key, value in items:
         yield from locations(value, (*at, key))
+
+
+@pytest.mark.parametrize("name", ["case", "sweep"])
+def test_a_benchmark_without_rows_is_named_and_left_out(name, tmp_path):
+    result = json.loads(json.dumps(STORED[f"bench/{name}.json"]))
+    for part in result.get("points") or [result]:
+        part["rows"] = []
+    path = tmp_path / "bench" / f"{name}.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(result), encoding="utf-8")
+    damaged: list[str] = []
+    assert read_benchmarks(path.parent, damaged) == [] and str(path) in damaged[0]
 
 
 def altered(tree: object, random: Random) -> tuple[object, str]:

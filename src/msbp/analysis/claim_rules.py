@@ -63,7 +63,7 @@ def pairs(config: Config, measured: Measured) -> Iterator[Pair]:
         table = measured.table(name)
         for _, block in table.rows.groupby("block"):
             for more in block.index[block.method == config.get("of", "msbp")]:
-                alike = block[block.method == config["than"]]
+                alike = block[block.method == config["than"]].drop(more, errors="ignore")
                 alike = alike[alike.r.isna() | (alike.r == block.r[more])]
                 yield from (Pair(table, block.index[0], less, more) for less in alike.index[:1])
 
@@ -181,9 +181,16 @@ def deviations(config: Config, measured: Measured) -> Iterator[Setting]:
     for k, sbp, msbp in by_k(config, measured):
         paper = float(np.mean(np.log(printed[k]))) / 2 if k in printed else None
         values = pd.concat([sbp.rename(SBP), msbp], axis=1).dropna()
-        ratios = pseudo_values(log_spread_ratio, values if len(values) > 2 else values[:0])
+        ratios = spread_ratios(values)
         tests = [f_ratio(sbp.dropna(), msbp[gamma].dropna()) for gamma in msbp]
         yield replace(grid_setting(config, k, ratios), paper=paper, note=significant("F's", tests))
+
+
+def spread_ratios(values: pd.DataFrame) -> pd.Series:
+    """Return `log_spread_ratio` by seed, with the jackknife; empty where equal scores leave it undefined."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = pseudo_values(log_spread_ratio, values if len(values) > 2 else values[:0])
+    return ratios if np.isfinite(ratios).all() else ratios[:0]
 
 
 def log_spread_ratio(scores: np.ndarray) -> float:
@@ -198,7 +205,7 @@ def deviation_of_sbp(config: Config, measured: Measured) -> Iterator[Setting]:
     base = runs[runs.gamma == BASELINE].set_index("seed").test
     for k, sbp, _ in by_k(config, measured):
         values = pd.concat([sbp, base], axis=1, keys=["sbp", "baseline"]).dropna()
-        ratios = pseudo_values(log_spread_ratio, values if len(values) > 2 else values[:0])
+        ratios = spread_ratios(values)
         yield replace(grid_setting(config, k, ratios), paper=float(np.log(config["paper"])))
 
 

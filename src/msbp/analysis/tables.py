@@ -97,7 +97,11 @@ def requested(config: Config, sources: Sources) -> pd.DataFrame:
             shared = [*row.overrides[: len(row.overrides) - len(listed["overrides"])], *sources.where]
             known = setting or Setting("")
             about = {"block": number, "title": block["title"], "label": row.label, "task": block["task"]}
-            about |= {"header": block["score"], "method": method_of(row.overrides), "seeds": row.seeds}
+            about |= {
+                "header": block.get("score", ""),
+                "method": method_of(row.overrides),
+                "seeds": row.seeds,
+            }
             about |= {"r": known.r, "gamma": known.gamma, "hidden": known.hidden}
             about |= {"signature": setting and setting.signature, "shared": shared}
             about |= {"overrides": listed["overrides"]}
