@@ -218,7 +218,7 @@ class Translations(BaseModel):
 
 
 class Scored(Stored):
-    """What is read of a record beside translations."""
+    """The fields of a record that tables of its translations need."""
 
     metric_signature: str
 

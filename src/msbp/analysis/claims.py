@@ -135,10 +135,14 @@ class Claim:
         return f"{question} {words}{self.config['reason']}{least}"
 
     @property
+    def families(self) -> list[Family]:
+        """The families with a setting that is not excluded."""
+        return [each for each in self.verdict.families if any(not s.excluded for s in each.settings)]
+
+    @property
     def sentence(self) -> str:
         """The word on every family with its number."""
-        families = [each for each in self.verdict.families if any(not s.excluded for s in each.settings)]
-        return "; ".join([*map(self.sentence_of, families), *self.beside]) or "nothing to measure"
+        return "; ".join([*map(self.sentence_of, self.families), *self.beside]) or "nothing to measure"
 
     @property
     def beside(self) -> list[str]:
@@ -158,11 +162,14 @@ class Claim:
         shown = "; ".join(filter(None, [", ".join(named), benchmarks]))
         return f"{family.name} ({shown})" if shown else family.name
 
+    def estimate_of(self, effect: Effect | None) -> str:
+        """Return an estimate in the claim's unit."""
+        return self.unit.text(shown_numbers(self, effect, None)[0]) + self.unit.suffix
+
     def number_of(self, effect: Effect | None) -> str:
         """Return an estimate with its interval."""
-        estimate, low, high, _ = shown_numbers(self, effect, None)
-        interval = f"{self.unit.text(low)} to {self.unit.text(high)}"
-        return f"{self.unit.text(estimate)}{self.unit.suffix} ({interval})"
+        _, low, high, _ = shown_numbers(self, effect, None)
+        return f"{self.estimate_of(effect)} ({self.unit.text(low)} to {self.unit.text(high)})"
 
     def word_of(self, family: Family) -> str:
         """Return the word on a family, with the side on which it misses a range."""
@@ -210,8 +217,7 @@ class Claim:
 
         Of more families than MANY the estimates alone, by word; those that are plainly open are counted.
         """
-        families = [f for f in self.verdict.families if any(not s.excluded for s in f.settings)]
-        known = [family for family in families if family.effect]
+        known = [family for family in self.families if family.effect]
         parts, undecided = [], 0
         if len(known) > MANY:
             undecided = sum(self.word_of(family) == Word.OPEN for family in known)
@@ -221,7 +227,7 @@ class Claim:
             words = "" if self.word_of(family) == self.word else f", {self.word_of(family)}"
             number = self.number_of(family.effect) + self.range_of(family)
             parts.append(f"{self.named(family)} {number}{words}")
-        few = [family.name for family in families if not family.effect]
+        few = [family.name for family in self.families if not family.effect]
         if undecided:
             parts.append(f"{undecided} other{'s' if undecided > 1 else ''} open")
         if parts and few:
@@ -233,7 +239,7 @@ class Claim:
         """Yield each word with its families and their estimates."""
         for word in dict.fromkeys(map(self.word_of, families)):
             same = [family for family in families if self.word_of(family) == word]
-            numbers = [f"{each.name} {self.number_of(each.effect).split(' (')[0]}" for each in same]
+            numbers = [f"{each.name} {self.estimate_of(each.effect)}" for each in same]
             yield f"{word}: {', '.join(numbers)}"
 
     @property
