@@ -126,11 +126,7 @@ def panels_part(job, part, parts):
                     address_of(sums) + q * stride, address_of(panel) - first * stride, stride,
                     examples, weights, begins[c, q], begins[c + 1, q],
                 )  # fmt: skip
-        width = min(CHUNK_LANES, i - column)
-        for q in range(u):
-            to, of = R[q, column : column + width], sums[q]
-            for j in range(width):
-                to[j] = of[j]
+        store(sums, R, column)
 
 
 @kernel
@@ -168,6 +164,16 @@ def fill(panel, matrix, first, column):
             to[j] = of[j]
         for j in range(width, lanes):
             to[j] = 0
+
+
+@kernel
+def store(panel, matrix, column):
+    """Some columns of the matrix (rows, n) ← panel (rows, lanes), without what is beyond its last column."""
+    width = min(panel.shape[1], matrix.shape[1] - column)
+    for r in range(len(panel)):
+        to, of = matrix[r, column : column + width], panel[r]
+        for j in range(width):
+            to[j] = of[j]
 
 
 @kernel
@@ -283,11 +289,7 @@ def transposed_part(job, part, parts):
             for j in range(m):
                 list_ = c * m + j
                 combine_lists(sums + j * stride, panel, stride, rows, weights, S[list_], S[list_ + 1])
-        width = min(CHUNK_LANES, n - column)
-        for j in range(m):
-            to, of = Z[j, column : column + width], T[j]
-            for i in range(width):
-                to[i] = of[i]
+        store(T, Z, column)
 
 
 @kernel
