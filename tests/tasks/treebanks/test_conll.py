@@ -10,9 +10,8 @@ import pytest
 
 from msbp.config import ROOT, build, compose
 from msbp.tasks.download import md5_of
-from msbp.tasks.treebanks import conll
+from msbp.tasks.treebanks import UNKNOWN, Sentence, TreebankError, conll
 from msbp.tasks.treebanks.conll import ConllFiles, EnglishEwt, read_conll
-from msbp.tasks.treebanks.corpus import UNKNOWN, Sentence, TreebankError
 
 README = (ROOT / "data/README.md").read_text(encoding="utf-8")
 
