@@ -9,7 +9,8 @@ from omegaconf import OmegaConf
 
 from msbp.config import CONF, compose
 from msbp.record import signature
-from msbp.training.run import WARM_UP, State
+from msbp.training.state import State
+from msbp.training.trainer import WARM_UP
 from src.train import train
 
 TASKS, METHODS, MODELS = (
