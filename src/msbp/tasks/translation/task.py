@@ -212,7 +212,7 @@ class Translation(Task[Pairs]):
         return replace(score, signature=f"{score.signature}; {rule}", others=others)
 
     def mean_loss(self, model: nn.Module, split: Pairs) -> float:
-        """Over the words of the target and their end marks."""
+        """Return the mean loss over the words of the target and their end marks."""
         device, total, count = next(model.parameters()).device, 0.0, 0
         for batch in split.batches(self.batch_size, self.bucket, seed=0, epoch=0):
             words = int((batch[-1] != PAD).sum())

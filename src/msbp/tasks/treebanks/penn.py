@@ -1,6 +1,4 @@
-"""The Wall Street Journal of the Penn Treebank: its bracketed files (.mrg), and where they lie, whole or as
-NLTK's sample.
-"""
+"""The Wall Street Journal of the Penn Treebank in bracketed files (.mrg), whole or as NLTK's sample."""
 
 from __future__ import annotations
 
