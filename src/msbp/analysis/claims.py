@@ -149,7 +149,9 @@ class Claim:
         """The estimate over all families, of a claim judged by k whose `pooled` is set."""
         counted = [s for family in self.verdict.families for s in family.counted(self.verdict.least)]
         return (
-            [f"all k pooled: {self.number_of(pool(counted))}"] if "pooled" in self.config and counted else []
+            [f"all k pooled: {self.number_of(pool(counted))}"]
+            if self.config.get("pooled") and counted
+            else []
         )
 
     def named(self, family: Family) -> str:

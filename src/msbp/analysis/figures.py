@@ -218,7 +218,7 @@ def angle(config: Config, sources: Sources) -> Plot:
     parts = [sources.angles[:0]]
     colours: dict[int, int] = {}
     for row in rows_of(config):
-        angles = sources.angles_of(row.overrides)
+        angles = sources.angles_of(row)
         if len(angles):
             first = angles.iloc[0]
             colour = colours.setdefault(first.k, len(colours) + 1)
@@ -263,7 +263,7 @@ def departure(config: Config, sources: Sources) -> Plot:
     figure = Figure("Departure from the true gradient", "epoch", "share of its norm")
     parts = [sources.angles[:0]]
     for colour, row in enumerate(rows_of(config), 1):
-        angles = sources.angles_of(row.overrides)
+        angles = sources.angles_of(row)
         angles = angles[[record.get("departure") is not None for record in angles.record]]
         for kind, style in (("weight", "-"), ("bias", "--")) if len(angles) else ():
             values = pd.Series([record["departure"][kind] for record in angles.record], angles.index)

@@ -14,6 +14,7 @@ warning and left out.
 
 import logging
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
 
 from ..files import Fields
 from ..measurements import (
@@ -39,7 +42,7 @@ from ..measurements import (
     validated_each,
 )
 from ..record import ANGLES, NAME, Record
-from .settings import Config, Settle, benchmark_command, cells, rows_of
+from .settings import Config, Row, Setting, Settle, benchmark_command, cells, rows_of
 
 if TYPE_CHECKING:
     from .tables import Table
@@ -89,13 +92,25 @@ class Sources:
     breakdowns: Sequence[Result] = ()
     tables: "dict[str, tuple[Config, Table]]" = field(default_factory=dict)  # filled already, by name
 
-    def runs_of(self, overrides: Sequence[str]) -> pd.DataFrame:
-        """Return the runs of a setting by seed; none for a task without a file."""
-        return self._of(self.runs, self._runs_by_signature, overrides)
+    def setting(self, row: Row) -> Setting | None:
+        """Return the setting that a row requests, None for a task without a file.
 
-    def angles_of(self, overrides: Sequence[str]) -> pd.DataFrame:
-        """Return the angles measured in runs of a setting."""
-        return self._of(self.angles, self._angles_by_signature, overrides)
+        ValueError names the row and its file where the overrides compose to no configuration.
+        """
+        try:
+            return self.settle(row.overrides)
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
+            reason = str(error).partition("\n")[0]
+            at = f"{row.source}: block {row.block!r}, row {row.label!r}"
+            raise ValueError(f"{at}: cannot compose {shlex.join(row.overrides)}: {reason}") from error
+
+    def runs_of(self, row: Row) -> pd.DataFrame:
+        """Return the runs of a row's setting by seed; none for a task without a file."""
+        return self._of(self.runs, self._runs_by_signature, row)
+
+    def angles_of(self, row: Row) -> pd.DataFrame:
+        """Return the angles measured in runs of a row's setting."""
+        return self._of(self.angles, self._angles_by_signature, row)
 
     def benchmark(self, case: str, sweep: str | None) -> Result | None:
         """Return the first result of a case by itself, or of its sweep."""
@@ -110,9 +125,9 @@ class Sources:
         seeds_of = self.angles_of if config.get("shows") == "angles" else self.runs_of
         seeds = []
         for row in rows_of(config):
-            runs = self.runs_of(row.overrides)
-            present, timed = set(seeds_of(row.overrides).seed), set(runs.seed[runs.times_comparable])
-            for seed in range(row.seeds) if self.settle(row.overrides) else ():
+            runs = self.runs_of(row)
+            present, timed = set(seeds_of(row).seed), set(runs.seed[runs.times_comparable])
+            for seed in range(row.seeds) if self.setting(row) else ():
                 seeds.append((row, seed, seed in present, seed < row.timed and seed in present - timed))
         return pd.DataFrame(seeds, columns=["row", "seed", "present", "untimed"])
 
@@ -136,8 +151,8 @@ class Sources:
     def _angles_by_signature(self) -> Groups:
         return dict(iter(self.angles.groupby("signature")))
 
-    def _of(self, frame: pd.DataFrame, groups: Groups, overrides: Sequence[str]) -> pd.DataFrame:
-        setting = self.settle(overrides)
+    def _of(self, frame: pd.DataFrame, groups: Groups, row: Row) -> pd.DataFrame:
+        setting = self.setting(row)
         return groups.get(setting.signature, frame[:0]) if setting else frame[:0]
 
 
@@ -146,7 +161,7 @@ def gather(grid: Config, sources: Sources) -> pd.DataFrame:
     parts = []
     for (k, gamma), row in cells(grid).items():
         key = {"k": 0, "gamma": BASELINE} if k is None else {"k": k, "gamma": gamma}
-        parts.append(sources.runs_of(row.overrides).assign(**key))
+        parts.append(sources.runs_of(row).assign(**key))
     return pd.concat(parts, ignore_index=True)
 
 

@@ -93,7 +93,7 @@ def requested(config: Config, sources: Sources) -> pd.DataFrame:
     for number, block in enumerate(config["blocks"]):
         for listed in block["rows"]:
             row = row_of(config, block, listed)
-            setting = sources.settle(row.overrides)
+            setting = sources.setting(row)
             shared = [*row.overrides[: len(row.overrides) - len(listed["overrides"])], *sources.where]
             known = setting or Setting("")
             about = {"block": number, "title": block["title"], "label": row.label, "task": block["task"]}
