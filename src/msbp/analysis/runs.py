@@ -13,11 +13,11 @@ warning and left out.
 """
 
 import logging
+import math
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,15 +59,9 @@ FLOATS = (
     *("r", "gamma", "data_s", "forward_s", "bp_s", "update_s", "total_s", "processor_share", "dev", "test"),
     *("test_last", "bp_update_s", "dropped_entries", "dropped_norm", "other_bleu"),
 )
-DTYPES: dict[str, type] = dict.fromkeys(FLOATS, float) | {
-    "times_comparable": bool,
-    "dirty": bool,
-    "timing_rule": int,
-}
-
-
+DTYPES: dict[str, type] = dict.fromkeys(FLOATS, float)
+DTYPES |= {"times_comparable": bool, "dirty": bool, "timing_rule": int}
 BASELINE, SBP = -1.0, 0.0  # γ of a grid's baseline, whose k is 0, and of its runs of SBP
-Groups = Mapping[str, pd.DataFrame]
 ANGLE_KEY = ["signature", "seed", "step"]
 ANGLE_COLUMNS = (*ANGLE_KEY, "method", "k", "epoch", "total", "hidden", "record")
 
@@ -106,11 +100,13 @@ class Sources:
 
     def runs_of(self, row: Row) -> pd.DataFrame:
         """Return the runs of a row's setting by seed; none for a task without a file."""
-        return self._of(self.runs, self._runs_by_signature, row)
+        setting = self.setting(row)
+        return self.runs[self.runs.signature == (setting and setting.signature)]
 
     def angles_of(self, row: Row) -> pd.DataFrame:
         """Return the angles measured in runs of a row's setting."""
-        return self._of(self.angles, self._angles_by_signature, row)
+        setting = self.setting(row)
+        return self.angles[self.angles.signature == (setting and setting.signature)]
 
     def benchmark(self, case: str, sweep: str | None) -> Result | None:
         """Return the first result of a case by itself, or of its sweep."""
@@ -124,10 +120,10 @@ class Sources:
         """
         seeds_of = self.angles_of if config.get("shows") == "angles" else self.runs_of
         seeds = []
-        for row in rows_of(config):
+        for row in filter(self.setting, rows_of(config)):
             runs = self.runs_of(row)
             present, timed = set(seeds_of(row).seed), set(runs.seed[runs.times_comparable])
-            for seed in range(row.seeds) if self.setting(row) else ():
+            for seed in range(row.seeds):
                 seeds.append((row, seed, seed in present, seed < row.timed and seed in present - timed))
         return pd.DataFrame(seeds, columns=["row", "seed", "present", "untimed"])
 
@@ -142,18 +138,6 @@ class Sources:
         full = [each for each in self.benchmarks if not each.get("settings")]
         have = [{"case": each["case"], "sweep": each["sweep"]} for each in full]
         return [benchmark_command(**each) for each in config.get("benchmarks", ()) if each not in have]
-
-    @cached_property
-    def _runs_by_signature(self) -> Groups:
-        return dict(iter(self.runs.groupby("signature")))
-
-    @cached_property
-    def _angles_by_signature(self) -> Groups:
-        return dict(iter(self.angles.groupby("signature")))
-
-    def _of(self, frame: pd.DataFrame, groups: Groups, row: Row) -> pd.DataFrame:
-        setting = self.setting(row)
-        return groups.get(setting.signature, frame[:0]) if setting else frame[:0]
 
 
 def gather(grid: Config, sources: Sources) -> pd.DataFrame:
@@ -182,23 +166,30 @@ def frame(path: Path | str = "outputs") -> pd.DataFrame:
 
 def own(outputs: Path, published: Path, settle: Settle, where: Sequence[str] = ()) -> Sources:
     """Return what lies below the outputs folder, but for the published there."""
-    damaged: list[str] = []
     others = published.resolve()
-    files = [path for path in sorted(outputs.rglob(ANGLES)) if others not in path.resolve().parents]
-    measured, broken_down = separated(read_benchmarks(outputs / "bench", damaged))
-    runs, angles = read_runs(outputs, damaged), read_angles(files, damaged)
-    theory = read_theory(outputs / THEORY, damaged)
-    diverged = read_diverged(outputs, damaged)
-    return Sources(runs, settle, measured, angles, where, damaged, theory, diverged, broken_down)
+    angles = [path for path in sorted(outputs.rglob(ANGLES)) if others not in path.resolve().parents]
+    sources = measurements(outputs, outputs / "bench", angles, outputs / THEORY, settle)
+    return replace(sources, where=where, diverged=read_diverged(outputs, sources.damaged))
 
 
 def published(folder: Path, settle: Settle) -> Sources:
     """Return what the project publishes."""
+    return measurements(
+        folder / RECORDS, folder / BENCHMARKS, [folder / ANGLES], folder / THEORY, settle
+    )
+
+
+def measurements(
+    records: Path, benchmarks: Path, angles: Iterable[Path], theory: Path, settle: Settle
+) -> Sources:
+    """Return what these files hold."""
     damaged: list[str] = []
-    runs, angles = read_runs(folder / RECORDS, damaged), read_angles([folder / ANGLES], damaged)
-    measured, broken_down = separated(read_benchmarks(folder / BENCHMARKS, damaged))
-    theory = read_theory(folder / THEORY, damaged)
-    return Sources(runs, settle, measured, angles, (), damaged, theory, breakdowns=broken_down)
+    measured, broken_down = separated(read_benchmarks(benchmarks, damaged))
+    runs, measured_angles = read_runs(records, damaged), read_angles(angles, damaged)
+    checks = read_theory(theory, damaged)
+    return Sources(
+        runs, settle, measured, measured_angles, damaged=damaged, theory=checks, breakdowns=broken_down
+    )
 
 
 def read_runs(path: Path, damaged: list[str]) -> pd.DataFrame:
@@ -243,18 +234,14 @@ def run_frame(records: Iterable[tuple[str, Fields, Record]]) -> pd.DataFrame:
 
 def derived(record: Record) -> Fields:
     """Return the columns that follow from a record's fields."""
-    dropped = record.dropped_fraction.values()
-    shares = {
-        "dropped_entries": 100 * mean([layer.entries for layer in dropped]),
-        "dropped_norm": 100 * mean([layer.squared_norm for layer in dropped]),
-    }
-    platform = tuple(getattr(record, name) for name in PLATFORM)
-    seconds = {"bp_update_s": record.bp_s + record.update_s}
-    return seconds | shares | {"platform": platform, "other_bleu": other_bleu(record)}
-
-
-def mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else float("nan")
+    layers = record.dropped_fraction.values()
+    n = len(layers) or math.nan
+    return {
+        "bp_update_s": record.bp_s + record.update_s,
+        "dropped_entries": 100 * (sum(layer.entries for layer in layers) / n),
+        "dropped_norm": 100 * (sum(layer.squared_norm for layer in layers) / n),
+        "platform": tuple(getattr(record, name) for name in PLATFORM), "other_bleu": other_bleu(record),
+    }  # fmt: skip
 
 
 def bleu_rules(metric_signature: str | None) -> list[str]:
