@@ -35,7 +35,7 @@ VERDICTS, BEYOND = "verdicts", "beyond"  # the names of the lists of claims and 
 class Change:
     """The effect of publishing on the records of some rows: old gives way to new, the others stay.
 
-    replaced has the columns of both, old and new. text: the file of records with the change.
+    Columns of a stored record end in _old, of a new one in _new. text: the file of records with the change.
     """
 
     added: pd.DataFrame
@@ -46,13 +46,10 @@ class Change:
     @property
     def mixed(self) -> pd.DataFrame:
         """The replacements by a run of another commit that leave other commits in the row."""
-        staying = self.kept.groupby("signature").commit.agg(set)
-        others = [staying.get(row, set()) for row in self.replaced.signature]
-        mixes = np.array(
-            [bool(set(o) - {new}) for o, new in zip(others, self.replaced.commit_new, strict=True)],
-            dtype=bool,
-        )
-        return self.replaced[(self.replaced.commit_old != self.replaced.commit_new) & mixes]
+        staying = self.kept.groupby("signature").commit_old.agg(set)
+        others = (staying.get(row, set()) for row in self.replaced.signature)
+        mixes = [bool(o - {new}) for o, new in zip(others, self.replaced.commit_new, strict=True)]
+        return self.replaced[(self.replaced.commit_old != self.replaced.commit_new) & np.array(mixes, bool)]
 
     def lines(self) -> Iterator[str]:
         """Yield the counts, then a line for each replacement."""
@@ -95,13 +92,10 @@ def in_file_order(runs: pd.DataFrame) -> list[Fields]:
 def change_of(old: pd.DataFrame, chosen: pd.DataFrame) -> Change:
     """Return the change to the rows, known by signature, that the chosen records belong to."""
     rows = old[old.signature.isin(chosen.signature)]
-    both = rows.merge(chosen, on=KEY, suffixes=("_old", "_new"))
-    differ = np.array([a != b for a, b in zip(both.record_old, both.record_new, strict=True)], dtype=bool)
-    replaced = both[differ]
-    known = pd.MultiIndex.from_frame(rows[KEY])
-    changed = pd.MultiIndex.from_frame(replaced[KEY])
-    added = chosen[~pd.MultiIndex.from_frame(chosen[KEY]).isin(known)]
-    return Change(added, replaced, rows[~known.isin(changed)])
+    every = rows.merge(chosen, "outer", KEY, suffixes=("_old", "_new"), indicator="found")
+    added = every.found == "right_only"
+    replaced = (every.found == "both") & (every.record_old != every.record_new)
+    return Change(every[added], every[replaced], every[~added & ~replaced])
 
 
 def with_angles(document: Plot, path: Path) -> str:
@@ -280,12 +274,11 @@ def with_benchmarks(measured: Path, path: Path, allow_dirty: bool = False) -> li
             f"{', '.join(dirty)}: measured on uncommitted code, so nobody can repeat it; commit and measure "
             "again, or publish it all the same with allow_dirty=true"
         )
-    if partial := [
-        f"{benchmarks.name(result)} ({result['settings']})" for result in new if result.get("settings")
-    ]:
+    partial = [f"{benchmarks.name(each)} ({each['settings']})" for each in new if each.get("settings")]
+    if partial:
         raise ValueError(f"{', '.join(partial)}: only full benchmarks are published; measure without these")
     results = {benchmarks.name(result): result for result in [*old, *new]}
-    return [results[key] for key in sorted(results)]
+    return [result for _, result in sorted(results.items())]
 
 
 def translations_of(runs: pd.DataFrame, folder: Path) -> dict[Path, bytes]:

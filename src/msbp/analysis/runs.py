@@ -174,9 +174,7 @@ def own(outputs: Path, published: Path, settle: Settle, where: Sequence[str] = (
 
 def published(folder: Path, settle: Settle) -> Sources:
     """Return what the project publishes."""
-    return measurements(
-        folder / RECORDS, folder / BENCHMARKS, [folder / ANGLES], folder / THEORY, settle
-    )
+    return measurements(folder / RECORDS, folder / BENCHMARKS, [folder / ANGLES], folder / THEORY, settle)
 
 
 def measurements(

@@ -132,8 +132,10 @@ class Family:
 
     def against(self, region: Region) -> bool:
         """Return whether the interval lies outside the effects that agree."""
-        interval = self.effect and self.effect.interval()
-        return bool(interval) and (interval.high < region.low or interval.low > region.high)
+        if not self.effect:
+            return False
+        interval = self.effect.interval()
+        return interval.high < region.low or interval.low > region.high
 
     def counted(self, least: int = LEAST) -> list[Setting]:
         """Return the settings that count."""
@@ -213,7 +215,8 @@ def pool(settings: Sequence[Setting]) -> Effect:
         key = number if setting.values is None else setting.group or number
         groups.setdefault(key, []).append(setting)
     for group in groups.values():
-        runs = pd.concat([setting.values for setting in group], axis=1).dropna() if len(group) > 1 else ()
+        shared = [setting.values for setting in group if len(group) > 1]
+        runs = pd.concat(shared, axis=1).dropna() if shared else pd.DataFrame()
         if len(runs) >= LEAST:
             effects.append(mean_effect(runs.mean(axis=1)))
             weights.append(len(group))
