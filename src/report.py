@@ -44,7 +44,7 @@ def main(cfg: DictConfig) -> None:
 
 
 def report(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> None:
-    """Write what is chosen, or all there is, and print it.
+    """Write and print the tables, figures and claims that are chosen, or all of them.
 
     where: overrides with which commands leave their runs where these are.
     """
@@ -93,7 +93,7 @@ def refuse_missing(published: Path) -> None:
 
 
 def keep_published(cfg: DictConfig, every: Mapping[str, Config], settle: Settle) -> None:
-    """Write what is published anew, or fail where it is not what the records give."""
+    """Render the published files anew, or raise ValueError where they are not what the records give."""
     folder, readme = Path(cfg.paths.published), Path(cfg.paths.readme)
     refuse_missing(folder)
     if cfg.readme == "write":

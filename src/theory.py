@@ -1,4 +1,4 @@
-"""The paper's bounds held against numbers: python -m src.theory"""
+"""Numerical checks of the paper's bounds: python -m src.theory"""
 
 import sys
 import textwrap

@@ -30,8 +30,8 @@ from msbp.training.checkpoint import Checkpoint, drop_finished, not_finite, save
 from msbp.training.clock import Clock
 from msbp.training.loggers import Loggers
 from msbp.training.probes import unpropagated_fraction
-from msbp.training.run import DIVERGED, Diverged, Run
-from msbp.training.trainer import Trainer
+from msbp.training.state import DIVERGED, Diverged
+from msbp.training.trainer import Run, Trainer
 
 log = logging.getLogger(__name__)
 DEV_BATCHES = 10  # for dropped_fraction

@@ -66,7 +66,7 @@ def translate(cfg: DictConfig) -> None:
 
 
 def options_of(cfg: DictConfig) -> TranslateOptions:
-    """The checked options; ValueError names the wrong or missing ones."""
+    """Return the checked options; ValueError names the wrong or missing ones."""
     for key in PATHS:
         if OmegaConf.is_missing(cfg, key):
             raise ValueError(
@@ -76,7 +76,7 @@ def options_of(cfg: DictConfig) -> TranslateOptions:
 
 
 def output_of(options: TranslateOptions) -> Path:
-    """The file to write; OSError or ValueError if none can be there, or if it would replace an input."""
+    """Return the file to write; OSError or ValueError if it cannot be written, or would replace an input."""
     output = Path(options.output)
     if output.exists() and not output.is_file():
         raise ValueError(f"output= must name a file, and {output} is a folder or a device")

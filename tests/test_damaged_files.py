@@ -19,8 +19,8 @@ from msbp.tasks.tagging import Tagging
 from msbp.tasks.translation.bitext import ChineseEnglish
 from msbp.tasks.translation.task import Translation
 from msbp.tasks.translation.translator import load
+from msbp.tasks.treebanks import TreebankError
 from msbp.tasks.treebanks.conll import ConllFiles
-from msbp.tasks.treebanks.corpus import TreebankError
 from msbp.tasks.treebanks.penn import PennTreebank
 
 MUTATIONS = int(os.environ.get("MSBP_MUTATIONS", "140"))

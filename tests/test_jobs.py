@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from msbp import jobs
-from msbp.jobs import Runner, lack
+from msbp.jobs import Runner, missing_data
 
 STEP = "import sys, time; open(sys.argv[1], 'a').write(f'{time.monotonic()} '); "
 # Writes when it began and ended, with a pause between; one that gets a signal to stop saves first.
@@ -136,6 +136,6 @@ def until(reached):
 
 def test_data_that_are_missing_are_named_in_a_line_and_a_synthetic_sample_needs_none(tmp_path):
     folders = [f"paths.data={tmp_path}", f"paths.outputs={tmp_path}", "paths.offline=true"]
-    output = lack(["task=parsing", *folders])
+    output = missing_data(["task=parsing", *folders])
     assert "LDC99T42" in output and "\n" not in output
-    assert lack(["task=mnist", "task.sample=tiny", *folders]) == ""
+    assert missing_data(["task=mnist", "task.sample=tiny", *folders]) == ""

@@ -114,8 +114,8 @@ def test_a_run_killed_after_its_record_is_written_is_not_resumed(within, force):
 
 def test_a_killed_forced_run_resumes_when_it_is_forced_again(within):
     within()
-    within("force=true", at="msbp.training.run.Run.end_epoch")
-    within("force=true", "trainer.save_every=1", at="msbp.training.run.Run.end_epoch")
+    within("force=true", at="msbp.training.trainer.Run.end_epoch")
+    within("force=true", "trainer.save_every=1", at="msbp.training.trainer.Run.end_epoch")
     assert within()["resumed"] is False and len(left(within.outputs)) == 1
     assert within("force=true")["resumed"] and left(within.outputs) == []
 
@@ -168,7 +168,7 @@ def test_data_that_are_missing_are_refused_also_where_there_is_a_record(within, 
 
 
 def test_a_run_on_other_data_does_not_resume(within, monkeypatch):
-    within("trainer.save_every=1", at="msbp.training.run.Run.end_epoch")
+    within("trainer.save_every=1", at="msbp.training.trainer.Run.end_epoch")
     splits = Mnist.splits
     monkeypatch.setattr(Mnist, "splits", lambda task, seed: replace(splits(task, seed), digest="other"))
     with pytest.raises(ValueError, match=r"is of other data \(digest [0-9a-f]{16}, not other\)"):

@@ -1,4 +1,4 @@
-"""The paper's bounds, held against numbers on problems that satisfy their conditions (its Appendix B and C).
+"""Numerical checks of the paper's bounds, on problems that satisfy their conditions (its Appendix B and C).
 
 Lemma 2 is about a matrix, Lemma 3 about one layer, Lemma 4 about the layers of an MLP, Theorem 1 about
 descent along an estimated gradient, Theorem 2 about the gradient of a data set. Letters: n width, k kept,
@@ -23,7 +23,10 @@ Row = Fields
 
 
 def checks(seed: int = 0) -> Fields:
-    """Every check, on random problems; `holds`: no bound was exceeded where its conditions are met."""
+    """Return the results of all checks on random problems.
+
+    `holds`: no bound was exceeded where its conditions are met.
+    """
     random = torch.Generator().manual_seed(seed)
     return {
         "seed": seed,
@@ -37,7 +40,7 @@ def checks(seed: int = 0) -> Fields:
 
 
 def lemma_2(rho: float, random: torch.Generator, trials: int = 500, n: int = 20) -> Row:
-    """A square matrix with the condition number √ρ turns u and v: cos δ(Au, Av) ≥ ρ cos δ(u, v) + 1 - ρ.
+    """Check Lemma 2, cos δ(Au, Av) ≥ ρ cos δ(u, v) + 1 - ρ for a square matrix of the condition number √ρ.
 
     Half of the pairs are random; the others lie in the plane that the matrix distorts most.
     """
@@ -60,10 +63,11 @@ def lemma_2(rho: float, random: torch.Generator, trials: int = 500, n: int = 20)
 def theorem_2(
     theta: float, random: torch.Generator, sizes: Sequence[int] = (1, 10, 50), trials: int = 5, n: int = 64
 ) -> Row:
-    """The share of random data sets whose mean gradient by SBP is within θ of the true one, by their size.
+    """Check Theorem 2: the share of random data sets whose mean gradient by SBP is within θ of the true one.
 
-    One network; r = k/n is the smallest for which the bound of every instance stays below θ. The estimate of
-    every instance and layer is scaled to the length of the true gradient, as in Lemma 4.
+    The share is by their size. One network; r = k/n is the smallest for which the bound of every
+    instance stays below θ. The estimate of every instance and layer is scaled to the length of the true
+    gradient, as in Lemma 4.
     """
     weights, output = [well_posed(n, 1.1, random) for _ in range(2)], normal(random, n, 10)
     instances = [(normal(random, n), torch.randint(10, (1,), generator=random)) for _ in range(sizes[-1])]
@@ -98,7 +102,7 @@ def theorem_2(
 
 
 def lemma_3(r: float, random: torch.Generator, trials: int = 200, n: int = 50) -> Row:
-    """SBP in a square layer whose upstream gradient is itself an estimate.
+    """Check Lemma 3: SBP in a square layer whose upstream gradient is itself an estimate.
 
     δ(x) ≤ arccos(ρ₁ cos δ(h) + 1 - ρ₁), and δ(w) = δ(h) ≤ arccos √r + arccos(ρ₂ cos δ(z) + 1 - ρ₂).
     """
@@ -128,13 +132,13 @@ def lemma_3(r: float, random: torch.Generator, trials: int = 200, n: int = 50) -
 
 
 def carried(rho: float, delta: float) -> float | None:
-    """arccos(ρ cos δ + 1 - ρ), Lemma 2's bound on what a matrix makes of an angle δ; None if it has none."""
+    """Return arccos(ρ cos δ + 1 - ρ), Lemma 2's bound on an angle δ after a matrix; None if it has none."""
     cosine = rho * math.cos(delta) + 1 - rho
     return math.acos(min(cosine, 1.0)) if cosine > 0 else None
 
 
 def lemma_4(theta: float, random: torch.Generator, n: int = 64, hidden: int = 2, trials: int = 20) -> Row:
-    """The smallest r = k/n whose bound stays below θ in an MLP, and the angles that SBP then has there.
+    """Check Lemma 4: the smallest r = k/n whose bound stays below θ in an MLP, and the angles of SBP with it.
 
     The estimate of every layer is scaled to the length of the true gradient, as the lemma has it.
     """
@@ -152,7 +156,7 @@ def lemma_4(theta: float, random: torch.Generator, n: int = 64, hidden: int = 2,
 
 
 def one_mlp(theta: float, n: int, hidden: int, random: torch.Generator) -> Row | None:
-    """Bound and angle for one network, input and label; None if even k = n - 1 has no bound below θ."""
+    """Return bound and angle of a network, input and label; None if even k = n - 1 has no bound below θ."""
     weights = [well_posed(n, 1.1, random) for _ in range(hidden)]
     x, output, label = normal(random, n), normal(random, n, 10), torch.tensor([3])
     true, slopes = mlp_gradients(weights, x, output, label, k=None)
@@ -168,7 +172,7 @@ def one_mlp(theta: float, n: int, hidden: int, random: torch.Generator) -> Row |
 
 
 def mlp_bound(r: float, rho: float, hidden: int) -> float | None:
-    """arccos(1 - β₁), the recursion of Lemma 4 from the dense output layer down; None where it breaks off."""
+    """Return arccos(1 - β₁), Lemma 4's recursion from the dense output layer down; None if it ends before."""
     delta = 0.0
     for _ in range(hidden):
         behind = carried(rho, delta)
@@ -181,7 +185,7 @@ def mlp_bound(r: float, rho: float, hidden: int) -> float | None:
 def mlp_gradients(
     weights: list[Tensor], x: Tensor, output: Tensor, label: Tensor, k: int | None
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """∂ℓ/∂W of an MLP with tanh (full, or by SBP that keeps k), the dense output last; and σ'(h) by layer."""
+    """Return ∂ℓ/∂W of an MLP with tanh (full, or by SBP that keeps k), output last, and σ'(h) by layer."""
     layers = [nn.Linear(w.shape[1], w.shape[0], bias=False) for w in (*weights, output.T)]
     for layer, weight in zip(layers, (*weights, output.T), strict=True):
         layer.weight = nn.Parameter(weight.clone())
@@ -199,10 +203,10 @@ def mlp_gradients(
 
 
 def theorem_1(r: float, ratio: float, random: torch.Generator, n: int = 50) -> Row:
-    """Descent along top_k of the gradient of a quadratic with μ/L = ratio: ‖w - w*‖ shrinks by sin θ a step.
+    """Check Theorem 1: along top_k of a quadratic's gradient, a step leaves sin θ of ‖w - w*‖ at most.
 
-    θ = φ + arccos √r, the worst case of that estimate. The step of the proof needs ‖w - w*‖, which only a
-    check knows.
+    ratio: μ/L of the quadratic. θ = φ + arccos √r, the worst case of that estimate. The proof's step size
+    depends on ‖w - w*‖, which is known here.
     """
     theta = math.acos(math.sqrt(ratio)) + math.acos(math.sqrt(r))
     row: Row = {"r": r, "mu_over_L": ratio, "theta": theta, "applies": theta < math.pi / 2, "holds": True}
@@ -246,7 +250,7 @@ def broken_conditions(
 
 
 def well_posed(n: int, condition: float, random: torch.Generator) -> Tensor:
-    """A square matrix (n, n) with this condition number."""
+    """Return a square matrix (n, n) with this condition number."""
     left, right = (torch.linalg.qr(normal(random, n, n))[0] for _ in range(2))
     return left @ torch.diag(torch.linspace(1, condition, n, dtype=torch.float64)) @ right
 

@@ -55,7 +55,7 @@ def start(main: Callable[[], object], sweeps: bool = False) -> None:
 
 
 def _open_streams() -> None:
-    """Have all three standard streams, which write what the terminal lacks letters for as ?."""
+    """Open standard streams that are closed, and have characters that the terminal lacks printed as ?."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:  # closed by the caller; other files would get its number
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
@@ -137,7 +137,7 @@ def _overrides() -> list[Override]:
 
 
 def _check_choices(overrides: Sequence[Override]) -> None:
-    """Raise ValueError for a choice of a group that is no name, on which Hydra fails or names no key."""
+    """Raise ValueError for a choice of a group that is no name; Hydra fails, or does not name the key."""
     for override in overrides:
         group, value = override.get_key_element().lstrip("+~"), override.value()
         if override.is_sweep_override() and not isinstance(value, ChoiceSweep):

@@ -119,7 +119,7 @@ class Runner:
         return code
 
     def _stop(self, pool: ThreadPoolExecutor) -> None:
-        """Have the processes stop, and wait until they have saved; a second Ctrl-C kills them."""
+        """Terminate the processes, and wait until they have saved; a second Ctrl-C kills them."""
         self._stopped = True
         pool.shutdown(wait=False, cancel_futures=True)
         for process in list(self._running.values()):
@@ -149,7 +149,7 @@ def last_line(log: Path) -> str:
 
 
 def end_with(parent: int) -> None:
-    """Have the kernel stop this process (SIGTERM) when its parent, of that id, has ended, however it did."""
+    """Have the kernel send SIGTERM to this process when its parent, of that id, has ended, however it did."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM))
     if os.getppid() != parent:
         sys.exit(f"process {parent} ended before this one began")
@@ -163,11 +163,11 @@ def without_data(runs: Iterable[Sequence[str]]) -> dict[Sequence[str], str]:
     every = list(runs)
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, spawn, initializer=end_with, initargs=(os.getpid(),)) as pool:
-        return {run: why for run, why in zip(every, pool.map(lack, every), strict=True) if why}
+        return {run: why for run, why in zip(every, pool.map(missing_data, every), strict=True) if why}
 
 
-def lack(overrides: Sequence[str]) -> str:
-    """Return what the data of a run lack, in a line; nothing if they are complete."""
+def missing_data(overrides: Sequence[str]) -> str:
+    """Return in a line why the data of a run cannot be read; empty if they can."""
     cfg = compose(overrides)
     try:
         build(cfg.task).splits(cfg.seed)

@@ -133,7 +133,7 @@ class Record(BaseModel):
 
     @classmethod
     def parse(cls, content: bytes | str) -> "Record":
-        """The record in a JSON text; ValueError names every field that is missing or wrong."""
+        """Return the record in a JSON text; ValueError names every field that is missing or wrong."""
         return validated(cls, parsed(content))
 
 
@@ -141,7 +141,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def validated(model: type[Model], value: object) -> Model:
-    """The value as this model; ValueError is one line that names the wrong fields by dotted key."""
+    """Return the value as this model; ValueError is one line that names the wrong fields by dotted key."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -152,7 +152,7 @@ def validated(model: type[Model], value: object) -> Model:
 
 
 def settings(cfg: DictConfig | Fields) -> Fields:
-    """The resolved configuration as plain data, without paths and what is derived from them."""
+    """Return the resolved configuration as plain data; paths, and what refers to them, are None."""
     copy = DictConfig(cfg if isinstance(cfg, dict) else OmegaConf.to_container(cfg))
     for key in copy.get("paths", {}):
         copy.paths[key] = None
@@ -162,13 +162,13 @@ def settings(cfg: DictConfig | Fields) -> Fields:
 
 
 def signature(cfg: DictConfig | Fields) -> str:
-    """8 hex digits over all that changes the learning result; equal for a record's own `config`."""
+    """Return 8 hex digits over all that changes the learning result; equal for a record's own `config`."""
     counted = {key: canonical(value) for key, value in flat(settings(cfg)) if counts(key, value)}
     return hashlib.sha256(json.dumps(counted, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def flat(tree: Mapping[str, object], path: str = "") -> Iterator[tuple[str, object]]:
-    """Leaves by dotted key; a list is a leaf."""
+    """Yield the leaves by dotted key; a list is a leaf."""
     for key, value in tree.items():
         if isinstance(value, Mapping):
             yield from flat(value, f"{path}{key}.")
@@ -177,12 +177,13 @@ def flat(tree: Mapping[str, object], path: str = "") -> Iterator[tuple[str, obje
 
 
 def counts(key: str, value: object) -> bool:
+    """Return whether a value under this dotted key is part of the signature."""
     ignored = any(key == name or key.startswith(f"{name}.") for name in IGNORED)
     return not ignored and value is not None and UNCOUNTED.get(key) != value
 
 
 def canonical(value: object) -> object:
-    """One form for equal values: 0.1 + 0.2 and 0.3, 1 and 1.0, a class wherever its module has moved to."""
+    """Return one form for equal values: 0.1 + 0.2 and 0.3, 1 and 1.0, a class in any module."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [canonical(item) for item in value]
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -191,14 +192,14 @@ def canonical(value: object) -> object:
 
 
 def different(ours: Fields, theirs: Fields) -> list[str]:
-    """The counted keys in which two settings differ, as `key: theirs, not ours`."""
+    """Return the counted keys in which two settings differ, as `key: theirs, not ours`."""
     a, b = dict(flat(ours)), dict(flat(theirs))
     keys = [key for key in sorted(a | b) if counts(key, a.get(key)) or counts(key, b.get(key))]
     return [f"{key}: {b.get(key)}, not {a.get(key)}" for key in keys if a.get(key) != b.get(key)]
 
 
 def requested(cfg: DictConfig, method: object, k_per_layer: Mapping[str, int]) -> Fields:
-    """The record's first fields: the request."""
+    """Return the record's first fields, which describe the request."""
     return {
         "signature": signature(cfg),
         "seed": cfg.seed,
@@ -270,7 +271,7 @@ def write(
 
 
 def angle_line(record: Fields, angle: Fields) -> str:
-    """The angles of one measurement with their request, as a line of JSON; k is the first hidden layer's."""
+    """Return one measurement of angles with its request as a line of JSON; k is the first hidden layer's."""
     names = ("task", "sample", "method", "r", "gamma", "seed", "hidden", "signature", "k_per_layer")
     about = {
         "config": {name: record[name] for name in names},
@@ -280,7 +281,10 @@ def angle_line(record: Fields, angle: Fields) -> str:
 
 
 def find(outputs: Path, key: str, seed: int, data_digest: str = "") -> tuple[Path, Fields] | None:
-    """The newest record of this signature and seed below outputs; files that hold no record are logged."""
+    """Return path and fields of the newest record of this request below outputs; None if there is none.
+
+    key: the signature. Files that hold no record are logged.
+    """
     matches = []
     for path in outputs.rglob(NAME):
         try:
@@ -295,5 +299,5 @@ def find(outputs: Path, key: str, seed: int, data_digest: str = "") -> tuple[Pat
 
 
 def parse(content: bytes | str) -> Fields:
-    """The fields of a record in a JSON text; ValueError says what is wrong with it."""
+    """Return the fields of a record in a JSON text; ValueError names those that are wrong."""
     return Record.parse(content).model_dump(exclude_unset=True)

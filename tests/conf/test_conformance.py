@@ -1,6 +1,7 @@
-"""Every task with every method: composes, trains on its tiny sample, scores, and writes a valid record."""
+"""Every task and every method trains on a tiny sample, scores, and writes a valid record."""
 
 import json
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -9,29 +10,25 @@ from omegaconf import OmegaConf
 
 from msbp.config import CONF, compose
 from msbp.record import signature
-from msbp.training.run import WARM_UP, State
+from msbp.training.state import State
+from msbp.training.trainer import WARM_UP
 from src.train import train
 
 TASKS, METHODS, MODELS = (
     sorted(path.stem for path in Path(CONF, group).glob("*.yaml")) for group in ("task", "method", "model")
 )
+FAMILIES = "mnist", "parsing_ewt", "pos_ewt", "subjectivity", "multi30k"  # a task of each class
+# Tasks of one class differ in numbers alone, so a method that trains in one of them trains in all.
+PAIRS = [
+    *((task, method) for task in FAMILIES for method in METHODS),
+    *zip((task for task in TASKS if task not in FAMILIES), cycle(METHODS), strict=False),
+]
 FIELDS = {
     *("signature", "seed", "task", "sample", "model", "method", "r", "gamma", "hidden", "k_per_layer"),
     *("data_s", "forward_s", "bp_s", "update_s", "total_s", "steps", "times_comparable", "resumed"),
     *("metric", "dev", "test", "test_last", "best_epoch", "metric_signature", "dropped_fraction", "history"),
-    *(
-        "commit",
-        "dirty",
-        "machine",
-        "cpu",
-        "device",
-        "threads",
-        "python",
-        "torch",
-        "blas",
-        "started_at",
-        "config",
-    ),
+    *("commit", "dirty", "machine", "cpu", "device", "threads", "python", "torch", "blas", "started_at"),
+    "config",
 }
 
 
@@ -39,8 +36,7 @@ def config(*overrides):
     return compose(["experiment=smoke", "trainer.epochs=1", *overrides])
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize(("task", "method"), PAIRS)
 def test_a_task_runs_with_a_method_and_leaves_a_valid_record(task, method, tmp_path):
     cfg = config(f"task={task}", f"method={method}", f"paths.outputs={tmp_path}", "paths.offline=true")
     cfg.paths.data = str(tmp_path / "no data")
@@ -60,7 +56,7 @@ def test_a_task_runs_with_a_method_and_leaves_a_valid_record(task, method, tmp_p
 @pytest.mark.parametrize(
     ("task", "method"),
     [
-        *((task, "") for task in ("mnist", "parsing_ewt", "pos_ewt", "subjectivity", "multi30k")),
+        *((task, "") for task in FAMILIES),
         ("mnist", "method.memory_control=permuted"),
         ("pos_ewt", "method.memory_control=noise"),
         ("mnist", "method.sparsifier=importance"),

@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 from msbp.config import build, compose
 from msbp.models.bilstm import BiLSTM
 from msbp.tasks.tagging import Tagging, capitals, suffix
-from msbp.tasks.treebanks.corpus import Sentence
+from msbp.tasks.treebanks import Sentence
 
 
 class Given:

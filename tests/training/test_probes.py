@@ -18,8 +18,7 @@ from msbp.tasks.synthetic import images
 from msbp.training.checkpoint import Checkpoint
 from msbp.training.clock import Clock
 from msbp.training.probes import Angle, angle, angles, departures, gradients, hidden_names
-from msbp.training.run import Run
-from msbp.training.trainer import Trainer
+from msbp.training.trainer import Run, Trainer
 
 SBP, MSBP = SparseBackprop(0.1, 0.0, name="sbp"), SparseBackprop(0.1, 0.8)
 LAYERS = {"net.0", "net.3", "net.6", "hidden", "total"}

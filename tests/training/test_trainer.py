@@ -18,8 +18,8 @@ from msbp.tasks.mnist import Mnist
 from msbp.tasks.synthetic import images
 from msbp.training.checkpoint import Checkpoint
 from msbp.training.clock import Clock
-from msbp.training.run import Diverged, Run, labels
-from msbp.training.trainer import Trainer, stop_between_steps
+from msbp.training.state import Diverged
+from msbp.training.trainer import Run, Trainer, labels, stop_between_steps
 
 METHODS = {
     "baseline": FullBackprop(),

@@ -64,7 +64,7 @@ class TorchLossMLP(MLP):
     """
 
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
-        """Mean cross-entropy of labels y (B)."""
+        """Return the mean cross-entropy of labels y (B)."""
         return cross_entropy(self(x), y)
 
 
@@ -83,7 +83,7 @@ class PlainTextCNN(TextCNN):
         self.convs = nn.ModuleList(map(conv1d, self.convs))
 
     def forward(self, words: Tensor, offsets: Tensor) -> Tensor:
-        """Logits (B, o) of words (N) and offsets (B + 1) where sentences begin."""
+        """Return logits (B, o) of words (N) with the offsets of sentences in them (B + 1)."""
         ids = pad_sequence(words.split(offsets.diff().tolist()), True, self.padding)
         x = self.embedding(ids).transpose(1, 2)  # (B, E, T)
         channels = [relu(conv(x)) for conv in self.convs]

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..tasks.base import Batch, Examples, Splits, order
-from ..tasks.translation.encoding import Pairs, Side
-from ..tasks.translation.vocabulary import SPECIAL, Words
+from ..tasks.translation.encoding import SPECIAL, Pairs, Side, Words
 
 BATCHES = 40  # of an epoch
 MEDIAN, SPREAD = 15, 0.7  # of source lengths, the latter of their logarithm: English of TED talks

@@ -56,7 +56,7 @@ class Copies:
 
 
 def forward(kernel: Kernel, call: Call) -> Seconds:
-    """Products by BLAS or by columns, and the loop over rows behind them."""
+    """Return seconds of the products, by BLAS or by columns, and of the loop over rows behind them."""
     copies, table = Copies(), records(call["table"], call["count"], chain_forward.STAGE).copy()
     B = call["B"]
     for s in table:
@@ -71,7 +71,7 @@ def forward(kernel: Kernel, call: Call) -> Seconds:
 
 
 def backward(kernel: Kernel, call: Call) -> Seconds:
-    """Every stage alone, from a given ∂ℓ/∂z, without ∂ℓ/∂x and without ∂ℓ/∂W; the rest of the whole is ∂x."""
+    """Return seconds of every stage alone, from a given ∂ℓ/∂z, without ∂ℓ/∂x and ∂ℓ/∂W; the rest is ∂ℓ/∂x."""
     original = records(call["table"], call["count"], chain_forward.STAGE)
     B, copies, table = call["B"], Copies(), original.copy()
     seconds: Seconds = defaultdict(float)
@@ -122,7 +122,7 @@ def received(above: np.void, B: int) -> np.ndarray:
 
 
 def adam(kernel: Kernel, call: Call) -> Seconds:
-    """Dense parameters alone; of row-sparse ones the rows with gradient alone, and those without alone.
+    """Return seconds of dense parameters, and of row-sparse ones' rows with gradient and without, each alone.
 
     Neither is the rest of both: rows in order are read faster than rows among which some are skipped.
     """
@@ -160,7 +160,7 @@ def indices(r: np.void) -> np.ndarray:
 
 
 def one_step(kernel: Kernel, call: Call, changed: dict[str, int], through: str) -> Seconds:
-    """All rows of an LSTM as one time step, which has no recurrent products; the rest of the whole is them.
+    """Return seconds of all rows of an LSTM as one time step, without recurrent products, and of the rest.
 
     changed: the size of each array that the kernel reads and writes. through: the part of the products.
     """
@@ -185,14 +185,14 @@ def one_step(kernel: Kernel, call: Call, changed: dict[str, int], through: str) 
 
 
 def through_time(kernel: Kernel, call: Call) -> Seconds:
-    """Gates and states, and the products with weight_hh."""
+    """Return seconds of gates and states, and of the products with weight_hh."""
     rows, H = parts.rows_of_steps(call), call["H"]
     N, B = int(rows.sum()), int(rows.max())
     return one_step(kernel, call, {"gates": 4 * N * H, "h": B * H, "c": B * H}, parts.PRODUCTS)
 
 
 def back_through_time(kernel: Kernel, call: Call) -> Seconds:
-    """Gradients of the gates, with selection, and the products with weight_hh."""
+    """Return seconds of the gates' gradients, with selection, and of the products with weight_hh."""
     B, H = int(parts.rows_of_steps(call).max()), call["H"]
     changed = {"grad_h": B * H, "grad_c": B * H}
     if "memory" in call:

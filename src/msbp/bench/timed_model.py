@@ -14,7 +14,7 @@ from rich.progress import Progress
 from ..config import build
 from ..tasks.base import Batch, Splits, Task
 from ..training.clock import PHASES, Clock
-from ..training.run import Run
+from ..training.trainer import Run
 
 MIN_ROUNDS = 3
 MAX_EXAMPLES = 12  # shapes of batches of which the arithmetic is counted

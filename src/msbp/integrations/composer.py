@@ -2,7 +2,7 @@
 
 from composer import Callback, Logger, State
 
-from .schedule import SparseSchedule
+from . import SparseSchedule
 
 
 class SparseCallback(Callback):

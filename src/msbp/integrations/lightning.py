@@ -2,7 +2,7 @@
 
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from .schedule import SparseSchedule
+from . import SparseSchedule
 
 
 class SparseCallback(Callback):

@@ -3,7 +3,7 @@
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from .schedule import SparseSchedule
+from . import SparseSchedule
 
 
 class SparseCallback(TrainerCallback):

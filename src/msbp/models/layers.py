@@ -33,18 +33,3 @@ def word_embedding(kind: Embedding, words: int, width: int, vectors: Tensor | No
             "or use model.embedding=random"
         )
     return nn.Embedding.from_pretrained(vectors.clone(), freeze=kind == "static")
-
-
-def hidden_stack(
-    inputs: int, hidden: int, layers: int, outputs: int, dropout: float, activation: type[nn.Module] = nn.ReLU
-) -> tuple[nn.Sequential, list[list[str]]]:
-    """Return hidden layers of linear, activation and dropout, then a linear output layer.
-
-    Also the names of the hidden ones in a model whose attribute `net` is all of it.
-    """
-    parts: list[nn.Module] = []
-    for width in [inputs] + [hidden] * (layers - 1):
-        parts += [nn.Linear(width, hidden), activation()]
-        parts += [nn.Dropout(dropout)] if dropout else []
-    names = [f"net.{i}" for i, part in enumerate(parts) if isinstance(part, nn.Linear)]
-    return nn.Sequential(*parts, nn.Linear(hidden, outputs)), [names]

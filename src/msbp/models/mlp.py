@@ -6,7 +6,7 @@ Letters: B batch, i inputs, o outputs.
 from torch import Tensor, nn
 
 from ..sparse import cross_entropy
-from .layers import Count, Share, checked, hidden_stack
+from .layers import Count, Share, checked
 
 
 class MLP(nn.Module):
@@ -29,3 +29,18 @@ class MLP(nn.Module):
     def loss(self, x: Tensor, y: Tensor) -> Tensor:
         """Return the mean cross-entropy of labels y (B)."""
         return cross_entropy(self(x), y)
+
+
+def hidden_stack(
+    inputs: int, hidden: int, layers: int, outputs: int, dropout: float, activation: type[nn.Module] = nn.ReLU
+) -> tuple[nn.Sequential, list[list[str]]]:
+    """Return hidden layers of linear, activation and dropout, then a linear output layer.
+
+    Also the names of the hidden ones in a model whose attribute `net` is all of it.
+    """
+    parts: list[nn.Module] = []
+    for width in [inputs] + [hidden] * (layers - 1):
+        parts += [nn.Linear(width, hidden), activation()]
+        parts += [nn.Dropout(dropout)] if dropout else []
+    names = [f"net.{i}" for i, part in enumerate(parts) if isinstance(part, nn.Linear)]
+    return nn.Sequential(*parts, nn.Linear(hidden, outputs)), [names]

@@ -8,7 +8,8 @@ from typing import Literal
 from torch import Tensor, nn
 
 from ..sparse import Cube, cross_entropy, look_up
-from .layers import Count, Scale, Share, checked, hidden_stack
+from .layers import Count, Scale, Share, checked
+from .mlp import hidden_stack
 
 ACTIVATIONS = {"relu": nn.ReLU, "cube": Cube}
 FEATURES = 48  # 18 words, 18 tags, 12 labels

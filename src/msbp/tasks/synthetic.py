@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .base import Examples
 from .translation.bitext import ParallelText
-from .treebanks.corpus import Sentence
+from .treebanks import Sentence
 
 TREEBANK = {"train": 300, "dev": 60, "test": 60}  # sentences
 PARALLEL = {"train": 320, "dev": 40, "test": 40}  # pairs

@@ -23,7 +23,7 @@ from ..config import STRICT
 from . import synthetic
 from .base import Batch, Count, Cutoff, Name, Sample, Score, Splits, Task, accuracy, digest, in_buckets
 from .text import UNKNOWN, WordVectors, load_vectors, vocabulary
-from .treebanks.corpus import Corpus, Sentence
+from .treebanks import Corpus, Sentence
 
 TAGS = {"xpos": "tags", "upos": "upos"}
 Spelling = Mapping[str, Callable[[str], str]]  # features of a word by name

@@ -63,7 +63,7 @@ class WordVectors(Vectors):
         return f"{len(self.stoi)}{of} words have a vector of width {self.dim}, {self.skipped} lines left out"
 
     def _rows(self, file: Iterable[bytes]) -> Iterator[tuple[str, np.ndarray]]:
-        """The word and the vector of each line that holds one. ValueError names the line of a cut."""
+        """Yield the word and the vector of each line that holds one. ValueError names the line of a cut."""
         declared, number, line = 0, 0, b"\n"
         for number, line in enumerate(file, start=1):
             if number == 1:

@@ -1,1 +1,1 @@
-"""Training: the loop, what a run keeps and how it goes on, its clock and its machine."""
+"""Training: the loop, checkpoints, clock, loggers, locks and the description of the machine."""

@@ -57,6 +57,7 @@ class Clock:
 
     @property
     def total(self) -> float:
+        """Seconds of all phases."""
         return sum(self._seconds.values())
 
     @property

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from ..config import build
 from ..files import Fields, csv_text, save
 from .clock import Clock
-from .run import State
+from .state import State
 
 log = logging.getLogger(__name__)
 INSTALL = "pip install -e '.[loggers]' has Lightning's"

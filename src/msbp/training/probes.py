@@ -18,7 +18,7 @@ from ..sparse.layers import hidden_groups
 from ..sparse.status import Sparse
 from ..sparse.unpropagated import Unpropagated, count
 from ..tasks.base import Batch, Task
-from .run import Run
+from .trainer import Run
 
 Vectors = dict[str, Tensor]
 

@@ -29,7 +29,7 @@ class Screen(Console):
         self.give_up("the output was closed")
 
     def give_up(self, why: str) -> None:
-        """Print nothing from now on, and say so."""
+        """Stop printing, with a note on stderr."""
         self.quiet = True
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -48,7 +48,7 @@ class ToConsole(logging.Handler):
             console.print(job() + self.format(record), markup=False, highlight=False)
         except OSError as error:
             console.give_up(f"the output takes nothing more ({error.strerror})")
-        except ValueError:  # letters that the terminal lacks
+        except ValueError:  # characters that the terminal lacks
             self.handleError(record)
 
 

@@ -30,26 +30,6 @@ NON_PROJECTIVE = """\
 3	loudly	_	ADV	RB	_	2	advmod	_	_
 
 """
-RANGES_AND_EMPTY_NODES = """\
-1-2	Gimme	_	_	_	_	_	_	_	_
-1	Gim	_	VERB	VB	_	0	root	_	_
-2	me	_	PRON	PRP	_	1	iobj	_	_
-3	two	_	NUM	CD	_	1	obj	_	_
-
-1	Ann	_	PROPN	NNP	_	2	nsubj	_	_
-2	paints	_	VERB	VBZ	_	0	root	_	_
-3	walls	_	NOUN	NNS	_	2	obj	_	_
-4	and	_	CCONJ	CC	_	5	cc	_	_
-5	Bob	_	PROPN	NNP	_	2	conj	_	_
-5.1	paints	paint	VERB	VBZ	_	_	_	2:conj	CopyOf=2
-6	doors	_	NOUN	NNS	_	5	orphan	_	_
-
-0.1	is	be	AUX	VBZ	_	_	_	1:aux	_
-1	Gone	_	VERB	VBN	_	0	root	_	_
-
-"""
-
-
 UNSEEN_LABELS = """\
 1	Cats	_	NOUN	NNS	_	2	new	_	_
 2	sleep	_	VERB	VBP	_	0	root	_	_
@@ -94,8 +74,8 @@ def test_non_projective_sentences_are_left_out_of_training_and_counted_but_score
     assert model.seen == 22  # 2 configurations a word, of all 11 words
 
 
-def test_ranges_and_empty_nodes_change_no_count(tmp_path):
-    parsing = task(tmp_path, RANGES_AND_EMPTY_NODES)
+def test_ranges_and_empty_nodes_change_no_count(tmp_path, ranges_and_empty_nodes):
+    parsing = task(tmp_path, ranges_and_empty_nodes)
     splits = parsing.splits(seed=0)
     assert splits.test.nodes.lengths.tolist() == [3, 6, 1] and splits.test.nodes.counted.sum() == 10
     assert len(splits.train.transitions) == 20
@@ -182,7 +162,7 @@ def test_a_batch_has_tokens_legal_transitions_and_the_oracles_which_is_legal(tmp
     assert torch.cat([batch[2] for batch in batches]).eq(SHIFT).sum() == 5
 
 
-def test_the_cache_gives_the_same_splits_and_follows_the_file(tmp_path):
+def test_the_cache_gives_the_same_splits_and_follows_the_file(tmp_path, ranges_and_empty_nodes):
     fresh = task(tmp_path, NON_PROJECTIVE).splits(seed=0)
     kept = task(tmp_path, NON_PROJECTIVE, cache=tmp_path / "cache")
     for _ in range(2):
@@ -190,7 +170,7 @@ def test_the_cache_gives_the_same_splits_and_follows_the_file(tmp_path):
         assert torch.equal(splits.train.tokens, fresh.train.tokens) and splits.notes == fresh.notes
         assert splits.dev.vocabulary == fresh.dev.vocabulary and splits.sizes == fresh.sizes
     assert len(list((tmp_path / "cache").iterdir())) == 1
-    changed = task(tmp_path, RANGES_AND_EMPTY_NODES, cache=tmp_path / "cache").splits(seed=0)
+    changed = task(tmp_path, ranges_and_empty_nodes, cache=tmp_path / "cache").splits(seed=0)
     assert len(changed.train.nodes.lengths) == 3 and len(changed.train.transitions) == 20
 
 

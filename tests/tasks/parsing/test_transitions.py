@@ -16,7 +16,7 @@ from msbp.tasks.parsing.transitions import (
     parse,
 )
 from msbp.tasks.synthetic import treebank
-from msbp.tasks.treebanks.corpus import Sentence
+from msbp.tasks.treebanks import Sentence
 
 
 def sentence(heads: list[int], labels: str | None = None) -> Sentence:

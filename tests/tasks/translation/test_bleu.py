@@ -4,8 +4,8 @@ from typing import get_args
 
 import pytest
 
-from msbp.tasks.translation.bleu import Bleu, Tokenizer
-from msbp.tasks.translation.vocabulary import EOS, PAD, SPECIAL, TOKENS, UNK, Words, count_words
+from msbp.tasks.translation.encoding import SPECIAL, TOKENS, count_words
+from msbp.tasks.translation.task import Bleu, Tokenizer
 
 REFERENCE = [
     "the grey heron stood in the cold river all day .",
@@ -54,14 +54,3 @@ def test_any_of_several_references_may_match():
 def test_every_accepted_tokenizer_scores(tokenizer):
     hypotheses = [line.split() for line in REFERENCE]
     assert Bleu(tokenizer=tokenizer)(hypotheses, [REFERENCE], TOKENS["spaces"]).value == pytest.approx(100)
-
-
-def test_a_vocabulary_counts_like_the_published_lists_and_knows_no_marks_of_the_text():
-    sentences = ["b b b a a </s> <unk> c".split()] * 2
-    assert count_words(sentences).words == [*SPECIAL, "b", "a", "c"]
-    assert count_words(sentences, most=5).words == [*SPECIAL, "b", "a"]
-    assert count_words(sentences, min_count=4).words == [*SPECIAL, "b", "a"]
-    assert count_words(sentences).encode(["a", "</s>", "<pad>", "zebra"]) == [5, UNK, UNK, UNK]
-    assert count_words(sentences).decode([4, 5, EOS, 4, PAD]) == ["b", "a"]
-    with pytest.raises(ValueError, match="a vocabulary begins with <pad>, <unk>"):
-        Words(["a", "b"])

@@ -12,8 +12,8 @@ from msbp.models.seq2seq import Seq2Seq
 from msbp.optim import Adam
 from msbp.sparse import convert
 from msbp.tasks.translation.bitext import EnglishGerman, read_texts
+from msbp.tasks.translation.encoding import BOS, EOS, PAD, SPECIAL, UNK, Words
 from msbp.tasks.translation.task import SOURCE_WORDS, TARGET_WORDS, Translation
-from msbp.tasks.translation.vocabulary import BOS, EOS, PAD, SPECIAL, UNK, Words
 
 
 class Given:

@@ -10,36 +10,10 @@ import pytest
 
 from msbp.config import ROOT, build, compose
 from msbp.tasks.download import md5_of
-from msbp.tasks.treebanks import conll
+from msbp.tasks.treebanks import UNKNOWN, Sentence, TreebankError, conll
 from msbp.tasks.treebanks.conll import ConllFiles, EnglishEwt, read_conll
-from msbp.tasks.treebanks.corpus import UNKNOWN, Sentence, TreebankError
 
 README = (ROOT / "data/README.md").read_text(encoding="utf-8")
-
-RANGES_AND_EMPTY_NODES = """\
-# sent_id = c07-1
-# text = Gimme two
-1-2	Gimme	_	_	_	_	_	_	_	_
-1	Gim	_	VERB	VB	_	0	root	_	_
-2	me	_	PRON	PRP	_	1	iobj	_	_
-3	two	_	NUM	CD	_	1	obj	_	_
-
-# sent_id = c07-2
-# text = Ann paints walls and Bob doors
-1	Ann	_	PROPN	NNP	_	2	nsubj	_	_
-2	paints	_	VERB	VBZ	_	0	root	_	_
-3	walls	_	NOUN	NNS	_	2	obj	_	_
-4	and	_	CCONJ	CC	_	5	cc	_	_
-5	Bob	_	PROPN	NNP	_	2	conj	_	_
-5.1	paints	paint	VERB	VBZ	_	_	_	2:conj	CopyOf=2
-6	doors	_	NOUN	NNS	_	5	orphan	_	_
-
-# sent_id = c07-3
-# text = Gone
-0.1	is	be	AUX	VBZ	_	_	_	1:aux	_
-1	Gone	_	VERB	VBN	_	0	root	_	_
-
-"""
 
 
 def conllu(*rows: tuple[str, str, str]) -> str:
@@ -53,8 +27,8 @@ def written(folder: Path, text: str | bytes, name: str = "a.conllu") -> Path:
     return path
 
 
-def test_multiword_ranges_and_empty_nodes_give_no_word(tmp_path):
-    sentences = read_conll(written(tmp_path, RANGES_AND_EMPTY_NODES))
+def test_multiword_ranges_and_empty_nodes_give_no_word(tmp_path, ranges_and_empty_nodes):
+    sentences = read_conll(written(tmp_path, ranges_and_empty_nodes))
     assert [len(sentence) for sentence in sentences] == [3, 6, 1]
     assert [sentence.heads for sentence in sentences] == [[0, 1, 1], [2, 0, 2, 5, 2, 5], [0]]
     assert sentences[1].words == ["Ann", "paints", "walls", "and", "Bob", "doors"]
@@ -72,9 +46,9 @@ def test_multiword_ranges_and_empty_nodes_give_no_word(tmp_path):
     ],
     ids=["CRLF", "BOM", "no final newline", "more blank lines", "comments"],
 )
-def test_line_ends_marks_blank_lines_and_comments_change_nothing(tmp_path, change):
-    plain = read_conll(written(tmp_path, RANGES_AND_EMPTY_NODES))
-    assert read_conll(written(tmp_path, change(RANGES_AND_EMPTY_NODES), "b.conllu")) == plain
+def test_line_ends_marks_blank_lines_and_comments_change_nothing(tmp_path, change, ranges_and_empty_nodes):
+    plain = read_conll(written(tmp_path, ranges_and_empty_nodes))
+    assert read_conll(written(tmp_path, change(ranges_and_empty_nodes), "b.conllu")) == plain
 
 
 def test_underscores_stand_for_missing_values(tmp_path):

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from msbp.tasks.treebanks import penn
-from msbp.tasks.treebanks.corpus import TreebankError
+from msbp.tasks.treebanks import TreebankError, penn
 from msbp.tasks.treebanks.penn import PennSample, PennTreebank, read_mrg
 
 PARTS = {"train": "0001-0160", "dev": "0161-0180", "test": "0181-0199"}

@@ -1,24 +1,32 @@
 """Sentences as numbers: a vocabulary, the nodes of the transition system, the tokens that a parser looks up.
 
-Letters: N nodes of all sentences, A configurations (see transitions.py).
+Encoded treebanks are kept between runs, keyed by what they were computed from. Letters: N nodes of all
+sentences, A configurations (see transitions.py).
 """
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 
 import numpy as np
 
-from ..treebanks.corpus import Sentence
+from ...files import written_whole
+from ..treebanks import Sentence
 from .transitions import EMPTY, NO_LABEL, Features, Ints, Nodes
 
 ABSENT, ROOT, RARE = range(3)  # come before all words, and before all tags
 SPECIAL = 3
 PARTS = ("words", "tags", "labels")
+Arrays = Mapping[str, np.ndarray]
+NAME = "written_as"  # the array that holds the name that a file was written under
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -127,7 +135,7 @@ class Encoded:
         vocabulary = Vocabulary.of(parts["train"], cutoff)
         return cls(vocabulary, {split: vocabulary.nodes(part, punctuation) for split, part in parts.items()})
 
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> Arrays:
         """Return plain arrays, of which `from_arrays` restores an equal object."""
         arrays = {part: np.array(getattr(self.vocabulary, part), str) for part in PARTS}
         for split, nodes in self.splits.items():
@@ -135,7 +143,7 @@ class Encoded:
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Encoded:
+    def from_arrays(cls, arrays: Arrays) -> Encoded:
         """Return the object whose `arrays` these are."""
         splits: dict[str, dict[str, np.ndarray]] = {}
         for name in (name for name in arrays if name not in PARTS):
@@ -148,3 +156,37 @@ class Encoded:
 def each(sentences: Iterable[Sentence], part: str) -> Iterator:
     """Return one field of all words, such as their tags, sentence after sentence."""
     return chain.from_iterable(getattr(sentence, part) for sentence in sentences)
+
+
+def cache_key(digest: str, *settings: object) -> str:
+    """Return 16 hex digits over a digest of the data, the settings, and the code of all tasks."""
+    key = hashlib.blake2b(digest.encode(), digest_size=8)
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        key.update(hashlib.blake2b(path.read_bytes()).digest())
+    key.update(repr(settings).encode())
+    return key.hexdigest()
+
+
+def cached(path: Path | None, compute: Callable[[], Arrays]) -> Arrays:
+    """Return the arrays in the .npz file `path`, or compute and, where possible, write them."""
+    if path is None:
+        return compute()
+    try:
+        # np.load alone leaves a damaged file open
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
+            stored = {name: arrays[name] for name in arrays.files}  # reading checks each array's checksum
+            if (name := str(stored.pop(NAME))) != path.name:
+                raise ValueError(f"was written as {name}")
+            return stored
+    except FileNotFoundError:
+        pass
+    except Exception as error:  # numpy and zipfile raise many kinds for bytes that they did not write
+        log.warning("%s is damaged (%r) and is computed again", path, error)
+    computed = compute()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(path) as out:
+            np.savez(out, **{NAME: np.array(path.name)}, **computed)  # type: ignore[arg-type]
+    except OSError as error:
+        log.warning("%s is not kept for the next run: %s", path, error)
+    return computed

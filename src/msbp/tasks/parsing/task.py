@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from ...config import STRICT
 from ...files import file_name
-from .. import cache, synthetic
+from .. import synthetic
 from ..base import Batch, Count, Cutoff, Name, Sample, Score, Splits, Task, digest, order
-from ..treebanks.corpus import UNKNOWN, Corpus, Sentence
-from .encoding import PUNCTUATION, Encoded, Vocabulary
+from ..treebanks import UNKNOWN, Corpus, Sentence
+from .encoding import PUNCTUATION, Encoded, Vocabulary, cache_key, cached
 from .transitions import Features, Ints, Nodes, derivations, legal, parse
 
 TINY_BATCH = 64  # at most: larger batches would leave a trial a handful of updates
@@ -149,9 +149,9 @@ class Parsing(Task[Trees]):
             return self._encode(synthetic.treebanks()), data
         files = self.corpus.files()
         data = digest(path for paths in files.values() for path in paths)
-        key = cache.key(data, self.corpus, self.cutoff)
+        key = cache_key(data, self.corpus, self.cutoff)
         path = None if self.cache is None else Path(self.cache, f"{file_name(self.name)}-{key}.npz")
-        arrays = cache.cached(path, lambda: self._encode(self._read(files)).arrays())
+        arrays = cached(path, lambda: self._encode(self._read(files)).arrays())
         return Encoded.from_arrays(arrays), data
 
     def _encode(self, sentences: Mapping[str, Sequence[Sentence]]) -> Encoded:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import Annotated, ClassVar, Literal, cast
 
 import pydantic.dataclasses
 import torch
 from pydantic import Field
+from sacrebleu.metrics import BLEU
 from torch import nn
 
 from ...config import STRICT
@@ -16,15 +17,63 @@ from .. import synthetic
 from ..base import Batch, Count, Name, Sample, Score, Splits, Task, digest
 from .beam_search import Alpha, BeamSearch, Decoder, Width
 from .bitext import Bitext, ParallelText, read_texts
-from .bleu import Bleu
-from .encoding import Pairs, Side
-from .vocabulary import BOS, EOS, PAD, SPECIAL, TOKENS, UNK, Words, count_words
+from .encoding import BOS, EOS, PAD, SPECIAL, TOKENS, UNK, Pairs, Side, Tokens, Words, count_words
 
 Vocabulary = Annotated[int, Field(ge=10, le=2**31 - 1)]
-SOURCE_WORDS, TARGET_WORDS = (
-    "source.words.txt",
-    "target.words.txt",
-)  # kept with a run, to translate with it later
+SOURCE_WORDS, TARGET_WORDS = "source.words.txt", "target.words.txt"  # kept with a run that translates later
+VIEWS = "tokenised", "detokenised"
+Tokenizer = Literal["13a", "zh", "intl", "char", "none"]  # sacreBLEU's others need packages or a download
+Lines = Sequence[str]
+
+
+@pydantic.dataclasses.dataclass(frozen=True, config=STRICT)
+class Bleu:
+    """BLEU of two views of the same translations, of which one is the score.
+
+    score: tokenised (words separated by spaces, tok:none, as multi-bleu counts) | detokenised (plain text,
+    cut by sacreBLEU's tokenizer).  ignore_case: of the tokenised view.  tokenizer: of the detokenised one.
+    """
+
+    score: Literal["tokenised", "detokenised"] = "detokenised"
+    ignore_case: bool = False
+    tokenizer: Tokenizer = "13a"
+
+    def __call__(
+        self, translations: Sequence[Sequence[str]], references: Sequence[Lines], tokens: Tokens
+    ) -> Score:
+        """Return BLEU in percent of translations as words; each reference has as many lines as there are."""
+        lines = {view: list(map(write, translations)) for view, write in writers(tokens).items()}
+        expected = {view: self.written(references, tokens, view) for view in VIEWS}
+        counted = {view: self.count(view, lines[view], expected[view]) for view in VIEWS}
+        (other,) = set(VIEWS) - {self.score}
+        return Score(
+            counted[self.score][0],
+            f"bleu {self.score}|{counted[self.score][1]}; {other}|{counted[other][1]}",
+            {f"bleu_{view}": value for view, (value, _) in counted.items()},
+            lines[self.score],
+        )
+
+    def written(
+        self, references: Sequence[Lines], tokens: Tokens, view: str | None = None
+    ) -> list[list[str]]:
+        """Return the lines of each reference in a view, by default in that of the score."""
+        write = writers(tokens)[view or self.score]
+        return [[write(tokens.split(line)) for line in lines] for lines in references]
+
+    def count(self, view: str, translations: Lines, references: Sequence[Lines]) -> tuple[float, str]:
+        """Return BLEU in percent and its signature."""
+        # force: no warning for each corpus whose full stops are words
+        if view == "tokenised":
+            metric = BLEU(lowercase=self.ignore_case, tokenize="none", force=True)
+        else:
+            metric = BLEU(tokenize=self.tokenizer, force=True)
+        value = metric.corpus_score(translations, references).score
+        return value, str(metric.get_signature())
+
+
+def writers(tokens: Tokens) -> dict[str, Callable[[Sequence[str]], str]]:
+    """Return for each view the function from the words of a sentence to a line."""
+    return {"tokenised": " ".join, "detokenised": tokens.join}
 
 
 @pydantic.dataclasses.dataclass(config=STRICT)
@@ -163,7 +212,7 @@ class Translation(Task[Pairs]):
         return replace(score, signature=f"{score.signature}; {rule}", others=others)
 
     def mean_loss(self, model: nn.Module, split: Pairs) -> float:
-        """Over the words of the target and their end marks."""
+        """Return the mean loss over the words of the target and their end marks."""
         device, total, count = next(model.parameters()).device, 0.0, 0
         for batch in split.batches(self.batch_size, self.bucket, seed=0, epoch=0):
             words = int((batch[-1] != PAD).sum())

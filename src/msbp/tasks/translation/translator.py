@@ -1,21 +1,29 @@
-"""A translator of a training run, restored from the run's folder or from a checkpoint."""
+"""A translator of a training run, restored from the run's folder or from a checkpoint.
 
-from collections.abc import Mapping, Sequence
+Others may have changed the stored configuration, so nothing but known classes is built. A class is known by
+its name: configurations of earlier versions, which name modules that have moved, build today's class.
+"""
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 from textwrap import shorten
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from torch import nn
 
 from ...config import build
 from ...files import Fields
+from ...models.seq2seq import Seq2Seq
 from ...training.checkpoint import read, unpacked, whole
-from .stored import trusted
-from .task import SOURCE_WORDS, TARGET_WORDS, Translation
-from .vocabulary import Words
+from .encoding import Words
+from .task import SOURCE_WORDS, TARGET_WORDS, Bleu, Translation
 
+KNOWN = {part.__name__: part for part in (Translation, Bleu, Seq2Seq)}
+PARTS = "task", "model", "method"  # method comes last: where it is, nothing before it is cut away
 CONFIG, WEIGHTS = "config.yaml", "weights.pt"
 FILES = (CONFIG, WEIGHTS, SOURCE_WORDS, TARGET_WORDS)
 REMEDY = "name the folder of a whole run of translation, its weights.pt, or a checkpoint"
@@ -95,3 +103,99 @@ def restored(parts: Fields, files: Mapping[str, Path], allow: Sequence[Path]) ->
         paths = ", ".join(dict.fromkeys(map(str, files.values())))
         raise ValueError(f"{paths} do not fit together ({reason}): {REMEDY}") from error
     return Translator(task, model, source, target)
+
+
+def trusted(config: object, allow: Sequence[Path] = ()) -> DictConfig:
+    """Return the task, without its corpus, and the model of a stored configuration, resolved within itself.
+
+    All classes that they name are today's: the project's own, or below the folders in `allow`. ValueError for
+    other classes, for interpolations that call a resolver, and for a configuration that is cut.
+    """
+    if not isinstance(config, Mapping) or not set(PARTS) <= config.keys():
+        raise ValueError(f"it has not all of {', '.join(PARTS)}")
+    tree = {key: config[key] if key in PARTS[:2] else closed(config[key]) for key in config}
+    if isinstance(tree["task"], Mapping):
+        tree["task"] = {**tree["task"], "corpus": None}  # translating reads no corpus
+    for key in PARTS[:2]:
+        for path, value in leaves(tree[key], key):
+            if calls_resolver(value):
+                raise ValueError(f"{path}={value} reads something outside of the configuration")
+    resolved = OmegaConf.create(tree)
+    parts = {key: OmegaConf.to_container(resolved[key], resolve=True) for key in PARTS[:2]}
+    for key, part in parts.items():
+        if not isinstance(part, dict) or "_target_" not in part:
+            raise ValueError(f"{key} has no _target_")
+    return OmegaConf.create({key: current(part, key, allow) for key, part in parts.items()})
+
+
+def leaves(node: object, key: str) -> Iterator[tuple[str, object]]:
+    """Yield all values below a node of plain data by dotted key."""
+    if isinstance(node, Mapping):
+        for name, value in node.items():
+            yield from leaves(value, f"{key}.{name}")
+    elif isinstance(node, list):
+        for i, value in enumerate(node):
+            yield from leaves(value, f"{key}[{i}]")
+    else:
+        yield key, node
+
+
+def calls_resolver(value: object) -> bool:
+    """Return whether a value may call a resolver: an interpolation of a key has no colon."""
+    return isinstance(value, str) and ":" in value.partition("${")[2]
+
+
+def closed(node: object) -> object:
+    """Return a copy of a node whose values that may call a resolver are None."""
+    if isinstance(node, Mapping):
+        return {name: closed(value) for name, value in node.items()}
+    if isinstance(node, list):
+        return [closed(value) for value in node]
+    return None if calls_resolver(node) else node
+
+
+def current(node: object, key: str, allow: Sequence[Path]) -> object:
+    """Return a copy of a node of plain data whose `_target_`s are trusted and up to date."""
+    if isinstance(node, list):
+        return [current(value, f"{key}[{i}]", allow) for i, value in enumerate(node)]
+    if not isinstance(node, Mapping):
+        return node
+    copy = {name: current(value, f"{key}.{name}", allow) for name, value in node.items()}
+    for name in copy:
+        if str(name).startswith("_") and name != "_target_":
+            raise ValueError(f"{key}.{name} is not a key of a stored part")
+    if "_target_" in copy:
+        copy["_target_"] = trusted_class(str(copy["_target_"]), f"{key}._target_", allow)
+    return copy
+
+
+def trusted_class(target: str, key: str, allow: Sequence[Path]) -> str:
+    """Return the dotted path of the class that a stored one means today.
+
+    ValueError if it is not to be trusted.
+    """
+    module, _, name = target.rpartition(".")
+    if module.startswith("msbp.") and name in KNOWN:
+        return f"{KNOWN[name].__module__}.{name}"
+    if lies_below(module, allow):
+        kind = getattr(importlib.import_module(module), name, None)
+        if isinstance(kind, type) and lies_below(kind.__module__, allow):
+            return target
+    raise ValueError(
+        f"{key}={target} is none of the classes that a translator consists of, {', '.join(KNOWN)}; if you "
+        "trust it, name the folder of its module in allow="
+    )
+
+
+def lies_below(module: str, folders: Sequence[Path]) -> bool:
+    """Return whether a module and its parent packages, none of which is imported, are files below folders."""
+    names, path = module.split("."), None
+    for i in range(len(names)):
+        spec = PathFinder.find_spec(".".join(names[: i + 1]), path)
+        if spec is None:
+            return False
+        path = spec.submodule_search_locations
+        origin = Path(spec.origin).resolve() if spec.origin else None
+        if origin and not any(origin.is_relative_to(folder.resolve()) for folder in folders):
+            return False
+    return bool(spec and spec.origin)

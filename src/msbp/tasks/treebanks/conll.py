@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..download import Remote, require, warn_of_others
-from .corpus import UNKNOWN, Line, Sentence, TreebankError, lines
+from . import UNKNOWN, Line, Sentence, TreebankError, lines
 
 COLUMNS = 10
 GITHUB = "https://raw.githubusercontent.com/UniversalDependencies/"

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .corpus import Sentence
+from . import Sentence
 
 # Phrase, where to start looking (l or r), then the categories in falling priority, | between equals; a phrase
 # in which none is found takes its first child from there that is not punctuation.

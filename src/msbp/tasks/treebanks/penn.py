@@ -1,6 +1,4 @@
-"""The Wall Street Journal of the Penn Treebank: its bracketed files (.mrg), and where they lie, whole or as
-NLTK's sample.
-"""
+"""The Wall Street Journal of the Penn Treebank in bracketed files (.mrg), whole or as NLTK's sample."""
 
 from __future__ import annotations
 
@@ -15,8 +13,8 @@ from pathlib import Path
 
 from ...files import written_whole
 from ..download import Remote, md5_of, retrieved, unavailable, warn_of_others, writing
+from . import Sentence, TreebankError, lines
 from .constituents import Tree, to_dependencies
-from .corpus import Sentence, TreebankError, lines
 
 TOKEN = re.compile(r"[()]|[^\s()]+")
 DEEPEST = 200  # nested brackets, several times what a sentence needs

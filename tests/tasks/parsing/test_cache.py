@@ -5,7 +5,8 @@ import io
 import numpy as np
 import pytest
 
-from msbp.tasks import cache
+from msbp.tasks.parsing import encoding
+from msbp.tasks.parsing.encoding import cache_key, cached
 
 ARRAYS = {"a": np.arange(1000), "b": np.array(["đ", "x"])}
 
@@ -28,7 +29,7 @@ def equal(arrays) -> bool:
 def test_arrays_are_computed_once(tmp_path):
     compute = Compute()
     for _ in range(3):
-        assert equal(cache.cached(tmp_path / "new/folder/x.npz", compute))
+        assert equal(cached(tmp_path / "new/folder/x.npz", compute))
     assert compute.times == 1
 
 
@@ -52,47 +53,47 @@ def single(content: bytes) -> bytes:
 )
 def test_a_damaged_file_is_logged_and_computed_again(tmp_path, caplog, damage):
     path, compute = tmp_path / "x.npz", Compute()
-    cache.cached(path, compute)
+    cached(path, compute)
     path.write_bytes(damage(path.read_bytes()))
-    assert equal(cache.cached(path, compute)) and compute.times == 2
+    assert equal(cached(path, compute)) and compute.times == 2
     assert "is damaged" in caplog.text and str(path) in caplog.text
-    assert equal(cache.cached(path, compute)) and compute.times == 2
+    assert equal(cached(path, compute)) and compute.times == 2
 
 
 def test_no_pickled_object_is_ever_loaded(tmp_path):
     path, compute = tmp_path / "x.npz", Compute()
     np.savez(path, a=np.array([{}], dtype=object))
-    assert equal(cache.cached(path, compute)) and compute.times == 1
+    assert equal(cached(path, compute)) and compute.times == 1
 
 
 def test_a_file_written_under_another_name_is_computed_again(tmp_path, caplog):
     compute = Compute()
-    cache.cached(tmp_path / "x.npz", lambda: {"a": np.zeros(3)})
+    cached(tmp_path / "x.npz", lambda: {"a": np.zeros(3)})
     (tmp_path / "x.npz").rename(tmp_path / "y.npz")
-    assert equal(cache.cached(tmp_path / "y.npz", compute)) and compute.times == 1
+    assert equal(cached(tmp_path / "y.npz", compute)) and compute.times == 1
     assert "was written as x.npz" in caplog.text
 
 
 def test_a_cache_folder_that_cannot_be_written_is_logged_and_no_error(tmp_path, caplog):
     (tmp_path / "file").write_text("")
     compute = Compute()
-    assert equal(cache.cached(tmp_path / "file/x.npz", compute))
+    assert equal(cached(tmp_path / "file/x.npz", compute))
     assert "is not kept for the next run" in caplog.text
 
 
 def test_without_a_path_nothing_is_kept():
     compute = Compute()
-    assert equal(cache.cached(None, compute)) and equal(cache.cached(None, compute)) and compute.times == 2
+    assert equal(cached(None, compute)) and equal(cached(None, compute)) and compute.times == 2
 
 
 def test_the_key_follows_data_settings_and_the_code_of_packages_too(tmp_path, monkeypatch):
-    key = cache.key("digest", 1)
-    assert key == cache.key("digest", 1) != cache.key("digest", 2) and key != cache.key("another", 1)
+    key = cache_key("digest", 1)
+    assert key == cache_key("digest", 1) != cache_key("digest", 2) and key != cache_key("another", 1)
     (tmp_path / "parsing").mkdir()
-    for name in ("cache.py", "parsing/encoding.py"):
+    for name in ("text.py", "parsing/encoding.py"):
         (tmp_path / name).write_text("# one version")
-    monkeypatch.setattr(cache, "__file__", str(tmp_path / "cache.py"))
-    for name in ("cache.py", "parsing/encoding.py"):
-        before = cache.key("digest", 1)
+    monkeypatch.setattr(encoding, "__file__", str(tmp_path / "parsing/encoding.py"))
+    for name in ("text.py", "parsing/encoding.py"):
+        before = cache_key("digest", 1)
         (tmp_path / name).write_text("# another version")
-        assert cache.key("digest", 1) != before
+        assert cache_key("digest", 1) != before

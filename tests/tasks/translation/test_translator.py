@@ -7,8 +7,7 @@ import torch
 from omegaconf import OmegaConf
 
 from msbp.config import compose
-from msbp.tasks.translation.stored import trusted
-from msbp.tasks.translation.translator import load
+from msbp.tasks.translation.translator import load, trusted
 
 
 @pytest.fixture
@@ -24,12 +23,13 @@ def test_a_stored_configuration_is_resolved_within_itself(config):
     assert result.task._target_ == "msbp.tasks.translation.task.Translation"
 
 
-@pytest.mark.parametrize(
-    "module", ["msbp.tasks.translation", "msbp.tasks.translation.task", "msbp.later.place"]
-)
-def test_classes_are_known_by_name_wherever_their_module_was(config, module):
+@pytest.mark.parametrize("module", ["msbp.tasks.translation", "msbp.tasks.translation.bleu", "msbp.later"])
+def test_classes_are_known_by_name_in_whatever_module_of_the_project_they_were(config, module):
     config["task"]["_target_"] = f"{module}.Translation"
-    assert trusted(config).task._target_ == "msbp.tasks.translation.task.Translation"
+    config["task"]["bleu"]["_target_"] = f"{module}.Bleu"
+    task = trusted(config).task
+    assert task._target_ == "msbp.tasks.translation.task.Translation"
+    assert task.bleu._target_ == "msbp.tasks.translation.task.Bleu"
 
 
 EVIL = [
@@ -42,7 +42,7 @@ EVIL = [
     ("model", "hidden", {"_target_": "os.getcwd"}),
     ("model", "hidden", [{"x": {"_target_": "os.getcwd"}}]),
     ("task", "bleu", {"_target_": "builtins.eval", "_args_": ["1"]}),
-    ("task", "bleu", {"_target_": "msbp.tasks.translation.bleu.Bleu", "_partial_": True}),
+    ("task", "bleu", {"_target_": "msbp.tasks.translation.task.Bleu", "_partial_": True}),
     ("task", "alpha", "${oc.env:HOME}"),
     ("task", "alpha", "${data_dir:}"),
     ("model", "hidden", "${${task.name}:x}"),
