@@ -4,27 +4,22 @@ python scripts/publish.py table=main, or figure=angle; bench=true copies what `p
 Then the published tables and figures and the README's are rendered anew, from what is published alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import hydra
 from omegaconf import DictConfig
 
 from msbp.analysis.figures import Plot
-from msbp.analysis.publish import (
-    contents,
-    publish,
-    publish_angles,
-    publish_benchmarks,
-    publish_translations,
-)
+from msbp.analysis.publish import contents, translations_of, with_angles, with_benchmarks, with_records
 from msbp.analysis.render import Document
 from msbp.analysis.report import document
 from msbp.analysis.runs import own
 from msbp.analysis.settings import CLAIMS, Settle, catalogue, chosen, settings_from
 from msbp.cli import start
 from msbp.config import CONF, PublishOptions, compose
-from msbp.files import save
+from msbp.files import json_text, save
 from msbp.measurements import BENCHMARKS, PACKED, RECORDS
 from msbp.record import ANGLES
 from msbp.training.locks import publication
@@ -38,37 +33,52 @@ def main(cfg: DictConfig) -> None:
 
 
 def run(cfg: DictConfig, settle: Settle) -> None:
-    """Publish what is chosen, render anew what is published, and say what that changed."""
+    """Publish what is chosen, render anew what is published, and say what that changed.
+
+    What is published is rendered first, without being written: what cannot be is refused before anything is
+    added to it.
+    """
     conf = Path(CONF)
     outputs, published = (Path(cfg.paths[key]) for key in ("outputs", "published"))
     every = catalogue(conf)
     selected = chosen(cfg, conf)
     if not selected and not cfg.bench:
         raise ValueError(f"publish what? table= or figure= one of {', '.join(every)}, or bench=true")
+    names = [CLAIMS, *(config["name"] for config in selected)]
+    rendered = partial(contents, published, Path(cfg.paths.readme), every, settle, names)
+    rendered(draw=False)
+    files: dict[Path, str | bytes] = {}
+    lines: list[str] = []
     if cfg.bench:
-        results = publish_benchmarks(outputs / "bench", published / BENCHMARKS, cfg.allow_dirty)
-        print(f"{len(results)} benchmarks are in {published / 'bench.json'}")
+        results = with_benchmarks(outputs / "bench", published / BENCHMARKS, cfg.allow_dirty)
+        files[published / BENCHMARKS] = json_text(results, indent=1)
+        lines.append(f"{len(results)} benchmarks are in {published / BENCHMARKS}")
     if selected:
         measured = own(outputs, published, settle)
-        put([document(config, measured) for config in selected], published, cfg)
-    names = [CLAIMS, *(config["name"] for config in selected)]
-    rewritten = save(contents(published, Path(cfg.paths.readme), every, settle, names))
-    print("rewritten:", *(map(str, rewritten) if rewritten else ["nothing"]), sep="\n  ")
+        lines += add([document(config, measured) for config in selected], published, cfg, files)
+    save(files)
+    rewritten = save(rendered())
+    print(*lines, "rewritten:", *[f"  {path}" for path in rewritten] or ["  nothing"], sep="\n")
 
 
-def put(documents: Sequence[Document], published: Path, cfg: DictConfig) -> None:
-    """Records and angles into the files of what is published; all of the records, or none."""
+def add(
+    documents: Sequence[Document], published: Path, cfg: DictConfig, files: dict[Path, str | bytes]
+) -> Iterator[str]:
+    """Add records, angles and translations of documents to files; yield what that changes, line by line."""
     recorded = [each for each in documents if len(each.used) or each.empty]
     if recorded:
         path = published / RECORDS
-        change = publish(recorded, path, cfg.allow_dirty, cfg.replace)
-        print(f"{path}:", *change.lines(), sep="\n  ")
+        change = with_records(recorded, path, cfg.allow_dirty, cfg.replace)
+        files[path] = change.text
+        yield from (f"{path}:", *(f"  {line}" for line in change.lines()))
     for each in documents:
         if cfg.translations:
-            files = publish_translations(each.used, published)
-            print(f"translations of {len(files)} runs are in {published / PACKED}")
+            translations = translations_of(each.used, published)
+            files |= translations
+            yield f"translations of {len(translations)} runs are in {published / PACKED}"
         if isinstance(each, Plot) and len(each.angles):
-            print(f"{publish_angles(each, published / ANGLES)} angles are in {published / ANGLES}")
+            files[published / ANGLES] = with_angles(each, published / ANGLES)
+            yield f"{len(each.angles)} angles are in {published / ANGLES}"
 
 
 if __name__ == "__main__":

@@ -78,13 +78,24 @@ def read(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> Sources:
     """Return the user's measurements or the published ones, never both."""
     folder = Path(cfg.paths.published)
     if cfg.records == "published":
+        refuse_missing(folder)
         return runs.published(folder, settle)
     return runs.own(Path(cfg.paths.outputs), folder, settle, where)
+
+
+def refuse_missing(published: Path) -> None:
+    """Raise ValueError unless there is a folder of what is published."""
+    if not published.is_dir():
+        raise ValueError(
+            f"there is no folder {published}, which paths.published names: leave it out for the project's "
+            "own, or fill it with scripts/publish.py"
+        )
 
 
 def keep_published(cfg: DictConfig, every: Mapping[str, Config], settle: Settle) -> None:
     """Render the published files anew, or raise ValueError where they are not what the records give."""
     folder, readme = Path(cfg.paths.published), Path(cfg.paths.readme)
+    refuse_missing(folder)
     if cfg.readme == "write":
         with publication(folder):
             save(contents(folder, readme, every, settle))

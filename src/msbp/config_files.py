@@ -19,6 +19,7 @@ Column = Literal[
     "bp_s", "bp_update_s", "total_s", "score", "dev", "dropped_entries", "dropped_norm", "other_bleu"
 ]
 Printed = Literal["bp_s", "bp_update_s", "total_s", "score", "dev"]
+ELSEWHERE = {"seed": "the key seeds, as a number of them", "task": "the block's key task"}
 OURS = "msbp."  # functions elsewhere may read keys of their own
 
 
@@ -37,12 +38,22 @@ def _function(name: str) -> str:
 
 
 def _assignment(word: str) -> str:
-    """Return the word; ValueError unless it is an override."""
+    """Return the word; ValueError unless it is an override of a run's settings."""
     if not re.match(r"[\w@+~./-]+=", word):
         raise ValueError(f"an override is KEY=VALUE, got {word!r}")
+    if (key := word.partition("=")[0].lstrip("+~")) in ("seed", "task"):
+        raise ValueError(f"{word!r} is no override of a row: {key}s are given by {ELSEWHERE[key]}")
     return word
 
 
+def _name(text: str) -> str:
+    """Return the text; ValueError unless it can be the name of a file in one folder."""
+    if not re.fullmatch(r"[\w-]+", text):
+        raise ValueError(f"a name has letters, digits, _ and - alone, got {text!r}")
+    return text
+
+
+Name = Annotated[str, AfterValidator(_name)]  # of a file in a folder of conf
 Override = Annotated[str, AfterValidator(_assignment)]
 Overrides = list[Override]
 
@@ -72,7 +83,7 @@ class RowOfTable(Node):
 
 class Block(Node):
     title: Text
-    task: Text
+    task: Name
     score: Text = ""
     seeds: Seeds | None = None
     timed: Count | None = None
@@ -90,7 +101,7 @@ class Line(Node):
     """A line of a table that shows blocks of other tables."""
 
     label: Text
-    table: Text
+    table: Name
     block: Text
     case: str = ""
     stand_in: bool = False
@@ -98,8 +109,8 @@ class Line(Node):
 
 
 class ListedBenchmark(Node):
-    case: Text
-    sweep: Text
+    case: Name
+    sweep: Name
 
 
 class Question(Node):
@@ -137,7 +148,7 @@ class TableFile(WithFunction):
     columns: list[Column] = []
     blocks: Annotated[list[Block], Field(min_length=1)] | None = None
     lines: Annotated[list[Line], Field(min_length=1)] | None = None
-    grid: Text | None = None
+    grid: Name | None = None
     benchmarks: Annotated[list[ListedBenchmark], Field(min_length=1)] | None = None
     notes: list[Text] = []
     against: list[Text] = []
@@ -168,7 +179,7 @@ class TableFile(WithFunction):
 class GridFile(Node):
     """A file of conf/grid."""
 
-    task: Text
+    task: Name
     seeds: Seeds
     baseline: Overrides
     sbp: Overrides
@@ -196,7 +207,7 @@ class ClaimFile(WithFunction):
     nothing_dropped: list[Text] = []
     tables: list[Text] = []
     figures: list[Text] = []
-    grid: Text | None = None
+    grid: Name | None = None
     benchmarks: Annotated[list[ListedBenchmark], Field(min_length=1)] | None = None
     than: Literal["baseline", "sbp", "msbp"] | None = None
     of: Literal["baseline", "sbp", "msbp"] | None = None

@@ -22,10 +22,17 @@ from msbp.analysis.benchmarks import (
     table,
     write,
 )
-from msbp.analysis.publish import publish_benchmarks
+from msbp.analysis.publish import with_benchmarks
 from msbp.analysis.render import digits
 from msbp.analysis.runs import Sources
+from msbp.files import json_text, save
 from msbp.measurements import checked, read_benchmarks
+
+
+def publish_benchmarks(measured, path, **keys):
+    results = with_benchmarks(measured, path, **keys)
+    save({path: json_text(results, indent=1)})
+    return results
 
 
 def row(label, bp, update=1.0, forward=2.0, **more):

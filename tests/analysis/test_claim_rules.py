@@ -11,6 +11,7 @@ from msbp.analysis.claims import claims
 from msbp.analysis.runs import Sources
 from msbp.analysis.tables import fill
 from msbp.analysis.verdicts import effect_of
+from msbp.config_files import ConfigFile
 
 METHODS = ("baseline", "sbp", "msbp")
 ROWS = [{"label": method, "overrides": [f"method={method}"]} for method in METHODS]
@@ -25,7 +26,7 @@ GRID = {
     "msbp": ["method=msbp"], "sparse": {5: "method.r=0.01"}, "gamma": [0.1, 0.2], "command": "sweep",
 }  # fmt: skip
 FIGURE = {
-    "seeds": 1, "columns": [],
+    "shows": "angles", "seeds": 1, "columns": [],
     "blocks": [{
         "title": "MNIST", "task": "mnist",
         "rows": [
@@ -50,7 +51,7 @@ def evidence(record_of, runs_of, angles_of, settle):
             for seed, value in enumerate(values)
         ]
         sources = Sources(runs_of(records), settle, benchmarks, angles_of(angles))
-        configs = {"angle": FIGURE, "f_test": {"paper": {5: [4.0, 9.0]}}}
+        configs = {"angle": FIGURE, "bounds": {}, "f_test": {"paper": {5: [4.0, 9.0]}}}
         return Measured(sources, lambda name: fill(table, sources), configs)
 
     return evidence
@@ -209,6 +210,16 @@ def test_angles_that_the_figure_does_not_show_do_not_affect_the_verdict(evidence
     angles = [*measurements("sbp", 5, [60, 80, 81], "pos"), *measurements("msbp", 5, [60, 70, 72], "pos")]
     for rule in (claim_rules.angle_of_methods, claim_rules.angle_by_k, claim_rules.angle_gap):
         assert not [found for found in rule(ANGLES, evidence(angles=angles)) if found.n]
+
+
+@pytest.mark.parametrize("figures", [[], ["bounds"]])
+@pytest.mark.parametrize(
+    "rule", [claim_rules.angle_of_methods, claim_rules.angle_by_k, claim_rules.angle_gap]
+)
+def test_a_claim_about_angles_that_names_no_figure_of_angles_is_named(rule, figures, evidence):
+    config = ConfigFile({"figures": figures}, "claim/x.yaml")
+    with pytest.raises(ValueError, match=r"^claim/x\.yaml: figures: none of \[.*\] shows angles"):
+        list(rule(config, evidence()))
 
 
 def test_a_run_has_one_angle_the_mean_after_the_first_step(evidence):

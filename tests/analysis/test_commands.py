@@ -156,6 +156,7 @@ def test_a_stale_readme_fails_the_check_until_it_is_written(paths, settle, tmp_p
     def keep(word):
         keep_published(compose([f"readme={word}", *paths], "report"), EVERY, settle)
 
+    (tmp_path / "published").mkdir()
     with pytest.raises(ValueError, match=r"stale: .*README.md; run python -m src.report readme=write"):
         keep("check")
     keep("write")
@@ -167,6 +168,48 @@ def test_publishing_uncommitted_code_is_refused_with_the_reason(put, leave, tmp_
     with pytest.raises(ValueError, match="uncommitted code, so nobody can repeat it"):
         put("table=extreme")
     assert not (tmp_path / "published").exists()
+
+
+UNCLOSED = "<!-- table: extreme -->\nmine\n"
+REFUSED = {  # by file: what it holds, None for nothing, and what the message names
+    "README.md": [(None, "paths.readme names it"), (UNCLOSED, "needs one <!-- end of table -->"),
+                  (UNCLOSED.replace("extreme", "extrem") + "<!-- end of table -->", "shows table: extrem;")],
+    "published/README.md": [(UNCLOSED, "published/README.md: each <!-- table: NAME --> needs one")],
+    "published/records.jsonl": [("{", "records.jsonl line 1: not whole JSON")],
+    "published/angles.jsonl": [("{", "angles.jsonl line 1: no angle: ")],
+    "published/bench.json": [("5", "bench.json: ")],
+    "published/theory.json": [("{", "theory.json: not whole JSON")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"), [(file, *each) for file, every in REFUSED.items() for each in every]
+)
+def test_what_cannot_be_rendered_is_refused_before_anything_is_published(
+    put, leave, tmp_path, file, content, message
+):
+    leave(*EXTREME, "method=baseline")
+    path = tmp_path / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content or "")
+    if content is None:
+        path.unlink()
+
+    def files():
+        return {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}
+
+    before = files()
+    with pytest.raises(ValueError, match=re.escape(message)):
+        put("table=extreme")
+    assert files() == before
+
+
+@pytest.mark.parametrize("words", [["records=published"], ["readme=check"], ["readme=write"]])
+def test_a_folder_of_what_is_published_that_does_not_exist_is_named(words, tmp_path, settle):
+    cfg = compose([*words, f"paths.published={tmp_path}/typo", f"paths.outputs={tmp_path}"], "report")
+    with pytest.raises(ValueError, match=f"there is no folder {tmp_path}/typo, which paths.published names"):
+        keep_published(cfg, EVERY, settle) if cfg.readme else report(cfg, settle)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_table_name_cannot_refer_to_another_folder(tmp_path, settle):

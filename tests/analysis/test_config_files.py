@@ -19,6 +19,9 @@ WRONG = {  # by file: the key, its value, and what the message says besides the 
         ("name", "", "name: "),
         ("caption", None, "caption: "), ("columns", "bp_s", "columns: "),
         ("columns", ["bpp_s"], "columns.0: "),
+        ("blocks.0.task", "../method/sbp", "blocks.0.task: a name has letters, digits, _ and - alone, got "),
+        (f"{ROW}.overrides", ["seed=3"], "'seed=3' is no override of a row: seeds are given by the key "),
+        (f"{ROW}.overrides", ["+task=pos"], "'+task=pos' is no override of a row: tasks are given by the"),
         ("blocks", [], "blocks: "), ("blocks.0.tsak", "x", "blocks.0.tsak: "),
         ("blocks.0.title", 5, "title: "),
         ("blocks.0.rows", [], "blocks.0.rows: "), (f"{ROW}.overide", [], f"{ROW}.overide: "),
@@ -36,7 +39,10 @@ WRONG = {  # by file: the key, its value, and what the message says besides the 
         ("questions.0.margin", -1, "questions.0.margin: "),
     ],
     "table/t_test": [("paper", {5: [0]}, "paper.5.0: "), ("critical", "x", "critical: ")],
-    "figure/bp_time": [("benchmarks", [{"case": "mnist", "swep": "k"}], "benchmarks.0.sweep: "),
+    "table/headline": [("lines.0.table", "../figure/angle", "lines.0.table: a name has ")],
+    "figure/accuracy": [("grid", "../table/zz", "grid: a name has letters, digits, _ and - alone, got")],
+    "figure/bp_time": [("benchmarks", [{"case": "a b", "sweep": "k"}], "benchmarks.0.case: a name has "),
+                       ("benchmarks", [{"case": "mnist", "swep": "k"}], "benchmarks.0.sweep: "),
                        ("benchmarks", [], "benchmarks: ")],
     "figure/angle": [("shows", "angels", "shows: ")],
     "grid/gamma": [("gamma", [9], "gamma.0: "), ("sparse", {"five": "method.r=1"}, "sparse.five"),
@@ -101,11 +107,15 @@ def folder(tmp_path_factory):
         "grid/gamma",
         "figure/deviation",
         "claim/sbp_varies",
+        "table/t_test",
+        "claim/better_than_sbp",
     ):
         (conf / file).parent.mkdir(exist_ok=True)
         config = OmegaConf.load(Path(CONF, f"{file}.yaml"))
         if file == "table/headline":
             config.lines = config.lines[:1]
+        if file == "claim/better_than_sbp":
+            config.tables = ["main"]
         OmegaConf.save(config, conf / f"{file}.yaml")
     return conf
 
@@ -117,14 +127,27 @@ def folder(tmp_path_factory):
         ("table/headline", "lines.0.table", "headline", "blocks is missing"),
         ("table/headline", "lines.0.block", "MNITS", "there is no block 'MNITS' in"),
         ("figure/deviation", "grid", "gama", "there is no file"),
-        ("claim/sbp_varies", "figures", ["deviance"], "there is no table or figure deviance"),
-        ("claim/sbp_varies", "paper_table", "x", "there is no table or figure x"),
+        ("claim/sbp_varies", "figures", ["deviance"], "figures: deviance is no table or figure; there are "),
+        ("claim/sbp_varies", "paper_table", "x", "paper_table: x is no table with numbers in paper"),
+        ("claim/sbp_varies", "paper_table", "main", "paper_table: main is no table with numbers in paper"),
+        (
+            "claim/better_than_sbp",
+            "tables",
+            ["deviation"],
+            "tables: deviation is no table with rows; ",
+        ),
+        (
+            "claim/better_than_sbp",
+            "tables",
+            ["main", "t_test"],
+            "tables: t_test is no table with rows; ",
+        ),
         ("table/main", "name", "extreme", "name must be that of the file, main, got extreme"),
     ],
 )
 def test_what_a_file_names_of_others_must_be_there(folder, tmp_path, file, key, value, message):
     conf = shutil.copytree(folder, tmp_path / "conf")
-    assert list(catalogue(conf)) == ["extreme", "headline", "main", "deviation", "claims"]
+    assert list(catalogue(conf)) == ["extreme", "headline", "main", "t_test", "deviation", "claims"]
     config = OmegaConf.load(conf / f"{file}.yaml")
     OmegaConf.update(config, key, value, merge=False)
     OmegaConf.save(config, conf / f"{file}.yaml")

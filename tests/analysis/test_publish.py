@@ -3,7 +3,7 @@ from functools import partial
 
 import pytest
 
-from msbp.analysis.publish import contents, publish, publish_angles, shown_in, stale, without_paths
+from msbp.analysis.publish import contents, shown_in, stale, with_angles, with_records, without_paths
 from msbp.analysis.report import document
 from msbp.analysis.runs import Sources, read_runs
 from msbp.analysis.table_text import document_of
@@ -32,9 +32,13 @@ def lines(tmp_path):
 @pytest.fixture
 def offer(runs_of, settle, lines):
     """Publish what the table uses of these records."""
-    return lambda records, **keys: publish(
-        [document_of(fill(CONFIG, Sources(runs_of(records), settle)))], lines, **keys
-    )
+
+    def offered(records, **keys):
+        change = with_records([document_of(fill(CONFIG, Sources(runs_of(records), settle)))], lines, **keys)
+        save({lines: change.text})
+        return change
+
+    return offered
 
 
 def published(lines):
@@ -151,6 +155,31 @@ def test_rendering_the_same_records_again_changes_nothing():
     assert shown_in(once, "| {} |\n|---|\n".format) == once
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<!-- table: small -->\nmine\n",
+        "<!-- table: small -->\nmine\n<!-- table: small -->\n<!-- end of table -->\n",
+        "<!-- end of table -->\n<!-- table: small -->\n",
+        "<!-- table: small -->\n<!-- end of table -->\nmine\n<!-- end of table -->\n",
+    ],
+)
+def test_markers_that_do_not_take_turns_are_refused_with_their_page(text):
+    with pytest.raises(
+        ValueError, match=r"^my page: each <!-- table: NAME --> needs one <!-- end of table -->"
+    ):
+        shown_in(text, str, "my page")
+
+
+@pytest.mark.parametrize("damage", [None, b"\xff"])
+def test_a_readme_that_cannot_be_read_is_named_with_its_key(damage, lines, tmp_path, settle):
+    page = tmp_path / "README.md"
+    if damage:
+        page.write_bytes(damage)
+    with pytest.raises(ValueError, match=rf"^{page}: cannot read .*paths\.readme names it"):
+        contents(lines.parent, page, {}, settle)
+
+
 def test_benchmarks_are_shown_without_their_variants(lines, tmp_path, settle):
     readme = tmp_path / "README.md"
     readme.write_text("<!-- table: bench -->\n<!-- end of table -->\n", encoding="utf-8")
@@ -202,9 +231,10 @@ def test_angles_are_published_with_their_runs_and_each_once(
     lines, record_of, runs_of, settle, angles, angles_of
 ):
     shown = document(FIGURE, Sources(runs_of([record_of(MSBP)]), settle, angles=angles_of(angles)))
-    publish([shown], lines)
+    save({lines: with_records([shown], lines).text})
     kept = lines.with_name("angles.jsonl")
-    assert publish_angles(shown, kept) == publish_angles(shown, kept) == 2
+    for _ in range(2):
+        save({kept: with_angles(shown, kept)})
     assert [json.loads(line)["step"] for line in kept.read_text("utf-8").splitlines()] == [0, 2]
     assert [run["signature"] for run in published(lines)] == [MSBP]
 

@@ -1,10 +1,18 @@
 """The runs that rows, cells and figures request, and which of them are on record."""
 
+import re
+import shlex
+from pathlib import Path
+
 import pytest
 from omegaconf import OmegaConf
 
+from msbp.analysis.figures import angle
 from msbp.analysis.runs import Sources
 from msbp.analysis.settings import Setting, SettingStore, rows_of, settings_from, together
+from msbp.analysis.tables import fill
+from msbp.config import CONF, compose
+from msbp.config_files import ConfigFile
 
 ROWS = [{"label": "MLP", "overrides": ["method=baseline"]}, {"label": "MSBP", "overrides": ["method=msbp"]}]
 BLOCK = {"title": "MNIST", "task": "mnist", "score": "Acc (%)", "rows": ROWS}
@@ -131,3 +139,35 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
     store = SettingStore(tmp_path / "file" / "kept", tmp_path)
     store.add(("task=a",), Setting("1234"))
     assert store.settings
+
+
+REFUSED = {  # an override of a row: the reason for which it gives no setting
+    "method.gamma=0.1,0.2": "method.gamma=0.1,0.2 has several values, and a row has one",
+    "method.nosuch=7": "Key 'nosuch' is not in struct",
+    "method=nosuch": "In 'train': Could not find 'method/nosuch'",
+    "method.gamma=[": "",
+    "method.gamma=7": "method.gamma: Input should be less than or equal to 1",
+    "method.r=0": "method.r: Input should be greater than 0",
+    "model.hidden=-5": "model.hidden: Input should be greater than or equal to 1",
+}
+
+
+@pytest.mark.parametrize(
+    ("word", "reason", "shown"),
+    [*((*each, "table") for each in REFUSED.items()), ("method.gamma=7", "method.gamma: ", "angles")],
+)
+def test_a_row_that_gives_no_setting_is_named_with_its_file(runs_of, word, reason, shown):
+    rows = [{"label": "MSBP", "overrides": ["method=msbp", word]}]
+    config = ConfigFile(table(rows=rows) | ({"shows": "angles"} if shown == "angles" else {}), "x.yaml")
+    sources = Sources(runs_of([]), settings_from(Path(CONF), compose))
+    words = shlex.join(["task=mnist", "method=msbp", word])
+    expected = f"^x.yaml: block 'MNIST', row 'MSBP': cannot compose {re.escape(words)}: {re.escape(reason)}"
+    with pytest.raises(ValueError, match=expected):
+        fill(config, sources) if shown == "table" else angle(config, sources)
+
+
+def test_a_cell_of_a_grid_that_gives_no_setting_is_named_with_its_file(runs_of):
+    config = {"grid": ConfigFile(GRID | {"sparse": {5: "method.r=9"}}, "small.yaml")}
+    sources = Sources(runs_of([]), settings_from(Path(CONF), compose))
+    with pytest.raises(ValueError, match="^small.yaml: block 'grid small', row 'SBP, k=5': cannot compose "):
+        sources.missing(config)

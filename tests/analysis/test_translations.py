@@ -7,9 +7,10 @@ import random
 import pytest
 
 from msbp.analysis import table_text
-from msbp.analysis.publish import publish_translations
+from msbp.analysis.publish import translations_of
 from msbp.analysis.runs import Sources, read_runs
 from msbp.analysis.significance import paired_bootstrap
+from msbp.files import save
 
 RULE = "bleu tokenised|nrefs:1|case:lc|eff:no|tok:none|smooth:exp|version:2; detokenised|nrefs:1; beam:10"
 chance = random.Random(0)
@@ -48,11 +49,12 @@ def test_published_translations_give_the_same_bootstrap_as_the_runs(run, tmp_pat
     paths = [run(name, wrong) for name, wrong in (("one", 0.1), ("two", 0.2))]
     runs = runs_of([record_of(path.name, seed=seed) for seed, path in enumerate(paths)])
     runs["source"] = [str(path / "record.json") for path in paths]
-    files = publish_translations(runs, tmp_path / "published")
+    packed = translations_of(runs, tmp_path / "published")
+    save(packed)
+    files = list(packed)
     assert [path.parent for path in files] == 2 * [tmp_path / "published" / "translations"]
     assert paired_bootstrap(files, 50) == paired_bootstrap(paths, 50)
-    before = [path.read_bytes() for path in files]
-    assert [path.read_bytes() for path in publish_translations(runs, tmp_path / "published")] == before
+    assert translations_of(runs, tmp_path / "published") == packed, "the same bytes each time"
     files[0].write_bytes(files[0].read_bytes()[:-9])
     with pytest.raises(ValueError, match="holds no translations"):
         paired_bootstrap(files, 50)

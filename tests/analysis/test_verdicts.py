@@ -93,7 +93,7 @@ def test_settings_that_share_runs_are_no_more_evidence_than_one():
     values = [0.5, -0.3, 0.4, 0.1, 0.2]
     same = [setting(values, group="shared") for _ in range(4)]
     (once,), (often,) = judge(same[:1], HIGHER).families, judge(same, HIGHER).families
-    assert once.interval == often.interval
+    assert once.effect.interval() == often.effect.interval()
     (apart,) = judge([setting(values, group=str(i)) for i in range(4)], HIGHER).families
     assert apart.effect.variance == pytest.approx(once.effect.variance / 4)
 

@@ -16,7 +16,7 @@ from .benchmarks import command as command_of
 from .benchmarks import frame, whole_pass
 from .benchmarks import name as name_of
 from .runs import BASELINE, SBP, Sources, gather
-from .settings import Config, benchmark_command, rows_of, together
+from .settings import Config, benchmark_command, rows_of, source_of, together
 from .significance import Tested, f_ratio, welch_t
 from .tables import Table
 from .verdicts import FAMILIES, LEVEL, Setting, family_of, holm, jackknife, log_slope
@@ -257,8 +257,14 @@ def angle_gap(config: Config, measured: Measured) -> Iterator[Setting]:
 
 def angles(config: Config, measured: Measured, part: str) -> pd.DataFrame:
     """Return mean degrees by seed, method and k; before the first step all are equal, and it is left out."""
-    rows = [row for name in config["figures"] for row in rows_of(measured.configs[name])]
-    every = pd.concat([measured.sources.angles_of(row.overrides) for row in rows])
+    shown = [measured.configs[name] for name in config["figures"]]
+    rows = [row for figure in shown if figure.get("shows") == "angles" for row in rows_of(figure)]
+    if not rows:
+        raise ValueError(
+            f"{source_of(config)}: figures: none of {config['figures']} shows angles, which this rule "
+            "compares; name one that has shows: angles, such as figures: [angle]"
+        )
+    every = pd.concat(map(measured.sources.angles_of, rows))
     later = every[every.step > 0].astype({part: float, "k": int})
     return np.degrees(later.pivot_table(index="seed", columns=["method", "k"], values=part))
 

@@ -112,16 +112,14 @@ class Claim:
         return [*self.config.get("figures", ()), *self.config.get("tables", ())]
 
     @property
-    def settings(self) -> list[Setting]:
-        return [setting for family in self.verdict.families for setting in family.settings]
-
-    @property
-    def measured(self) -> list[Setting]:
-        return [setting for setting in self.settings if setting.n]
+    def measured(self) -> bool:
+        """Whether a setting has runs."""
+        return any(setting.n for family in self.verdict.families for setting in family.settings)
 
     @property
     def absent(self) -> list[Setting]:
-        return [setting for setting in self.settings if not setting.n]
+        """The settings without runs."""
+        return [each for family in self.verdict.families for each in family.settings if not each.n]
 
     @property
     def rule(self) -> str:
@@ -149,7 +147,9 @@ class Claim:
         """The estimate over all families, of a claim judged by k whose `pooled` is set."""
         counted = [s for family in self.verdict.families for s in family.counted(self.verdict.least)]
         return (
-            [f"all k pooled: {self.number_of(pool(counted))}"] if "pooled" in self.config and counted else []
+            [f"all k pooled: {self.number_of(pool(counted))}"]
+            if self.config.get("pooled") and counted
+            else []
         )
 
     def named(self, family: Family) -> str:
@@ -370,9 +370,7 @@ def details(claim: Claim) -> Sheet:
     image = f"{NAME}.{claim.name}.svg" if claim.measured else ""
     text = Sheet(f"claim_{claim.name}", claim.config["title"], image=image)
     lines, unit = [], claim.unit
-    for row in claim.rows:
-        if row["setting"] and not row["n"]:
-            continue
+    for row in [row for row in claim.rows if row["n"] or not row["setting"]]:
         estimate, low, high, paper = (unit.text(row[name]) for name in ("estimate", "low", "high", "paper"))
         interval = EMPTY if low == EMPTY else f"{low} to {high}"
         label = row["setting"] or f"{row['family']}, pooled"
@@ -383,13 +381,9 @@ def details(claim: Claim) -> Sheet:
     text.above = [f"Here {claim.word}. {claim.sentence}."]
     text.below = [f'The paper, {claim.config["where"]}: "{claim.config["quote"]}"', f"Rule: {claim.rule}"]
     if claim.absent:
-        text.below.append(f"Not measured: {'; '.join(map(absence, claim.absent))}.")
+        names = [each.name + (f" ({each.note})" if each.note else "") for each in claim.absent]
+        text.below.append(f"Not measured: {'; '.join(names)}.")
     return text
-
-
-def absence(setting: Setting) -> str:
-    """Return a setting without runs, with the reason where there is one."""
-    return setting.name + (f" ({setting.note})" if setting.note else "")
 
 
 def forest_plot(claim: Claim) -> str:

@@ -215,20 +215,16 @@ def tradeoff(config: Config, sources: Sources) -> Plot:
 def angle(config: Config, sources: Sources) -> Plot:
     """δ in degrees by epoch, SBP dashed; a line for each row of the config, in the colour of its k."""
     figure = Figure("Gradient estimation angle", "epoch", "degrees", log="y")
-    parts = [sources.angles[:0]]
+    shown = [(row.label, angles) for row in rows_of(config) if len(angles := sources.angles_of(row))]
     colours: dict[int, int] = {}
-    for row in rows_of(config):
-        angles = sources.angles_of(row.overrides)
-        if len(angles):
-            first = angles.iloc[0]
-            colour = colours.setdefault(first.k, len(colours) + 1)
-            style = DASHED.get(first.method, "-.")
-            line = over_training(angles.total.map(math.degrees), angles.epoch)
-            figure.series.append(Series(row.label, line, colour, style))
-            parts.append(angles)
-    shown = pd.concat(parts)
-    figure.note = comparison(shown)
-    return plot(config, sources, figure, angles=shown)
+    for label, angles in shown:
+        first = angles.iloc[0]
+        colour = colours.setdefault(first.k, len(colours) + 1)
+        line = over_training(angles.total.map(math.degrees), angles.epoch)
+        figure.series.append(Series(label, line, colour, DASHED.get(first.method, "-.")))
+    every = pd.concat([sources.angles[:0], *(angles for _, angles in shown)])
+    figure.note = comparison(every)
+    return plot(config, sources, figure, angles=every)
 
 
 def comparison(angles: pd.DataFrame) -> str:
@@ -263,21 +259,20 @@ def departure(config: Config, sources: Sources) -> Plot:
     figure = Figure("Departure from the true gradient", "epoch", "share of its norm")
     parts = [sources.angles[:0]]
     for colour, row in enumerate(rows_of(config), 1):
-        angles = sources.angles_of(row.overrides)
+        angles = sources.angles_of(row)
         angles = angles[[record.get("departure") is not None for record in angles.record]]
         for kind, style in (("weight", "-"), ("bias", "--")) if len(angles) else ():
             values = pd.Series([record["departure"][kind] for record in angles.record], angles.index)
             line = over_training(values, angles.epoch)
             figure.series.append(Series(f"{row.label}: {kind}", line, colour, style))
         parts.append(angles)
-    shown = pd.concat(parts)
-    return plot(config, sources, figure, angles=shown)
+    return plot(config, sources, figure, angles=pd.concat(parts))
 
 
 def over_training(values: pd.Series, epochs: pd.Series) -> pd.DataFrame:
-    """Return the points of the mean over seeds at each epoch."""
+    """Return the points of the mean over seeds at each epoch; that of one run has no interval."""
     return points_of(
-        (epoch, mean_interval(each) or single(each.iloc[0]), len(each))
+        (epoch, mean_interval(each) or Interval(each.iloc[0], math.nan, math.nan), len(each))
         for epoch, each in values.groupby(epochs)
     )
 
@@ -304,11 +299,6 @@ def points_of(intervals: Iterable[tuple[float, Interval | None, int]]) -> pd.Dat
     """Return points from x, the interval of y and the number of runs; those without one are left out."""
     rows = [(x, each.estimate, each.low, each.high, n) for x, each, n in intervals if each]
     return pd.DataFrame(rows, columns=POINTS)
-
-
-def single(value: float) -> Interval:
-    """Return the value of one run, without an interval."""
-    return Interval(value, math.nan, math.nan)
 
 
 def plot(

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..files import Fields, json_text, save
+from ..files import Fields, json_text
 from ..measurements import Result, packed_file, read_benchmarks, read_translations
 from ..record import HYPOTHESES
 from . import benchmarks
@@ -26,6 +26,7 @@ from .settings import CLAIMS, Config, Settle
 from .table_text import answered
 
 SHOWN = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+MARKS = re.compile(r"<!-- (table): \w+ -->\n|<!-- (end) of table -->")
 KEY = ["signature", "seed"]
 VERDICTS, BEYOND = "verdicts", "beyond"  # the names of the lists of claims and of further answers on a page
 
@@ -34,23 +35,21 @@ VERDICTS, BEYOND = "verdicts", "beyond"  # the names of the lists of claims and 
 class Change:
     """The effect of publishing on the records of some rows: old gives way to new, the others stay.
 
-    replaced has the columns of both, old and new.
+    Columns of a stored record end in _old, of a new one in _new. text: the file of records with the change.
     """
 
     added: pd.DataFrame
     replaced: pd.DataFrame
     kept: pd.DataFrame
+    text: str = ""
 
     @property
     def mixed(self) -> pd.DataFrame:
         """The replacements by a run of another commit that leave other commits in the row."""
-        staying = self.kept.groupby("signature").commit.agg(set)
-        others = [staying.get(row, set()) for row in self.replaced.signature]
-        mixes = np.array(
-            [bool(set(o) - {new}) for o, new in zip(others, self.replaced.commit_new, strict=True)],
-            dtype=bool,
-        )
-        return self.replaced[(self.replaced.commit_old != self.replaced.commit_new) & mixes]
+        staying = self.kept.groupby("signature").commit_old.agg(set)
+        others = (staying.get(row, set()) for row in self.replaced.signature)
+        mixes = [bool(o - {new}) for o, new in zip(others, self.replaced.commit_new, strict=True)]
+        return self.replaced[(self.replaced.commit_old != self.replaced.commit_new) & np.array(mixes, bool)]
 
     def lines(self) -> Iterator[str]:
         """Yield the counts, then a line for each replacement."""
@@ -58,10 +57,12 @@ class Change:
         yield from (f"replaced {exchange(row)}" for _, row in self.replaced.iterrows())
 
 
-def publish(
+def with_records(
     documents: Sequence[Document], path: Path, allow_dirty: bool = False, replace: bool = False
 ) -> Change:
-    """Put every record that the documents use into the file at path; ValueError where one must not be.
+    """Return the change to the file at path by the records that the documents use.
+
+    ValueError where a record must not be published.
 
     allow_dirty: also runs of uncommitted code. replace: also by runs of another commit, though others stay.
     """
@@ -78,7 +79,7 @@ def publish(
     if len(change.mixed) and not replace:
         raise ValueError(mixing(change))
     stored = {(run["signature"], run["seed"]): run for run in (*in_file_order(old), *chosen.record)}
-    save({path: "".join(map(json_text, stored.values()))})
+    change.text = "".join(map(json_text, stored.values()))
     return change
 
 
@@ -91,23 +92,19 @@ def in_file_order(runs: pd.DataFrame) -> list[Fields]:
 def change_of(old: pd.DataFrame, chosen: pd.DataFrame) -> Change:
     """Return the change to the rows, known by signature, that the chosen records belong to."""
     rows = old[old.signature.isin(chosen.signature)]
-    both = rows.merge(chosen, on=KEY, suffixes=("_old", "_new"))
-    differ = np.array([a != b for a, b in zip(both.record_old, both.record_new, strict=True)], dtype=bool)
-    replaced = both[differ]
-    known = pd.MultiIndex.from_frame(rows[KEY])
-    changed = pd.MultiIndex.from_frame(replaced[KEY])
-    added = chosen[~pd.MultiIndex.from_frame(chosen[KEY]).isin(known)]
-    return Change(added, replaced, rows[~known.isin(changed)])
+    every = rows.merge(chosen, "outer", KEY, suffixes=("_old", "_new"), indicator="found")
+    added = every.found == "right_only"
+    replaced = (every.found == "both") & (every.record_old != every.record_new)
+    return Change(every[added], every[replaced], every[~added & ~replaced])
 
 
-def publish_angles(document: Plot, path: Path) -> int:
-    """Put the angles that the document shows into the file at path; return how many they are."""
+def with_angles(document: Plot, path: Path) -> str:
+    """Return the file of angles at path with those that the document shows."""
     damaged: list[str] = []
     kept = read_angles([path], damaged)
     refuse_damaged(damaged)
     angles = pd.concat([kept, document.angles]).drop_duplicates(ANGLE_KEY, keep="last")
-    save({path: "".join(map(json_text, angles.record))})
-    return len(document.angles)
+    return "".join(map(json_text, angles.record))
 
 
 def refuse_damaged(damaged: Sequence[str]) -> None:
@@ -206,8 +203,20 @@ def contents(
         return shown(render(name), os.path.relpath(folder, page.parent))
 
     pages = [readme, *[page for page in [folder / "README.md"] if page.exists()]]
+    texts |= {page: shown_in(text_of(page), partial(part, page=page), page) for page in pages}
     refuse_damaged(sources.damaged)  # translations are read where tables need them
-    return texts | {page: shown_in(page.read_text("utf-8"), partial(part, page=page)) for page in pages}
+    return texts
+
+
+def text_of(page: Path) -> str:
+    """Return the text of a README; ValueError names it where there is none."""
+    try:
+        return page.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"{page}: cannot read the file whose tables are rendered anew ({error}); paths.readme names it: "
+            "leave it out for the project's own"
+        ) from error
 
 
 def shown(document: Document, folder: str) -> str:
@@ -223,8 +232,18 @@ def shown(document: Document, folder: str) -> str:
     return image + (f"\n{wrapped(note.translate(MARKDOWN))}\n" if note else "")
 
 
-def shown_in(text: str, part: Callable[[str], str]) -> str:
-    """Return the text with the part of that name between every `table: NAME` and `end of table`."""
+def shown_in(text: str, part: Callable[[str], str], page: object = "the text") -> str:
+    """Return the text with the part of that name between every `table: NAME` and `end of table`.
+
+    ValueError names the page unless the two markers take turns.
+    """
+    marks = [match[1] or match[2] for match in MARKS.finditer(text)]
+    if marks != ["table", "end"] * (len(marks) // 2):
+        names = ", ".join(re.findall(r"<!-- table: (\w+) -->\n", text))
+        raise ValueError(
+            f"{page}: each <!-- table: NAME --> needs one <!-- end of table --> after it, before the next "
+            f"(tables: {names or 'none'}; {marks.count('end')} ends)"
+        )
     return SHOWN.sub(lambda match: f"{match[1]}{part(match[2])}{match[3]}", text)
 
 
@@ -237,8 +256,8 @@ def differs(path: Path, content: str | bytes) -> bool:
     return isinstance(content, str) and path.read_text("utf-8") != content
 
 
-def publish_benchmarks(measured: Path, path: Path, allow_dirty: bool = False) -> list[Result]:
-    """Put the results of a folder into the published file, each in place of the one of its name.
+def with_benchmarks(measured: Path, path: Path, allow_dirty: bool = False) -> list[Result]:
+    """Return the results in the file at path with those of a folder, each in place of the one of its name.
 
     ValueError for those of uncommitted code, which nobody can repeat, unless allow_dirty; for partial ones;
     and where a file of either is damaged.
@@ -255,23 +274,18 @@ def publish_benchmarks(measured: Path, path: Path, allow_dirty: bool = False) ->
             f"{', '.join(dirty)}: measured on uncommitted code, so nobody can repeat it; commit and measure "
             "again, or publish it all the same with allow_dirty=true"
         )
-    if partial := [
-        f"{benchmarks.name(result)} ({result['settings']})" for result in new if result.get("settings")
-    ]:
+    partial = [f"{benchmarks.name(each)} ({each['settings']})" for each in new if each.get("settings")]
+    if partial:
         raise ValueError(f"{', '.join(partial)}: only full benchmarks are published; measure without these")
     results = {benchmarks.name(result): result for result in [*old, *new]}
-    ordered = [results[key] for key in sorted(results)]
-    save({path: json_text(ordered, indent=1)})
-    return ordered
+    return [result for _, result in sorted(results.items())]
 
 
-def publish_translations(runs: pd.DataFrame, folder: Path) -> list[Path]:
-    """Write the translations that runs left into the folder of what is published; return their files."""
+def translations_of(runs: pd.DataFrame, folder: Path) -> dict[Path, bytes]:
+    """Return the translations that runs left, by their files in the folder of what is published."""
     folders = [Path(source).parent for source in runs.source]
-    files = {
+    return {
         packed_file(folder, run.signature, run.seed): read_translations(path).packed()
         for path, run in zip(folders, runs.itertuples(), strict=True)
         if (path / HYPOTHESES).exists()
     }
-    save(files)
-    return list(files)

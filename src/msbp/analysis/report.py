@@ -165,8 +165,7 @@ def compact(block: pd.DataFrame) -> pd.DataFrame:
 def benchmark(result: Result) -> tuple[str, str, pd.DataFrame]:
     """Return name and machine, command and cells of a benchmark."""
     title = f"{benchmarks.name(result)}: {benchmarks.platform(result)}"
-    cells = benchmarks.cells(result)
-    return title, benchmarks.command(result), cells
+    return title, benchmarks.command(result), benchmarks.cells(result)
 
 
 def unused(runs: pd.DataFrame, documents: Iterable[Document]) -> pd.DataFrame:
@@ -184,11 +183,10 @@ def other(runs: pd.DataFrame, documents: Iterable[Document]) -> list[Document]:
     if rest.empty:
         return []
     shared = rest.config.map(lambda config: signature({k: v for k, v in config.items() if k != "method"}))
-    titles = block_titles(rest, shared)
-    numbers = {title: number for number, title in enumerate(sorted(titles.values()))}
+    titles = sorted(block_titles(rest, shared).items(), key=lambda item: item[1])
     rows = [
-        {**row, "block": numbers[title]}
-        for key, title in sorted(titles.items(), key=lambda item: item[1])
+        {**row, "block": number}
+        for number, (key, title) in enumerate(titles)
         for row in block_rows(rest[shared == key], title)
     ]
     columns = [*SECONDS, "score"]
@@ -200,8 +198,8 @@ def block_rows(runs: pd.DataFrame, title: str) -> list[Fields]:
     first = [part.iloc[0] for _, part in runs.groupby("signature", sort=False)]
     alike = [run.config["method"] for run in first]
     first.sort(key=lambda run: (run.method != BASELINE, label(run, alike)))
-    about = {"title": title, "task": first[0].task, "seeds": 1}
-    about["header"] = SCORES.get(first[0].metric) or first[0].metric
+    header = SCORES.get(first[0].metric, first[0].metric)
+    about = {"title": title, "task": first[0].task, "seeds": 1, "header": header}
     rows = [
         {**about, "label": label(run, alike), **run[["method", "signature", "r", "gamma", "hidden"]]}
         for run in first

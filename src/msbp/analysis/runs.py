@@ -13,14 +13,17 @@ warning and left out.
 """
 
 import logging
+import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
 
 from ..files import Fields
 from ..measurements import (
@@ -39,7 +42,7 @@ from ..measurements import (
     validated_each,
 )
 from ..record import ANGLES, NAME, Record
-from .settings import Config, Settle, benchmark_command, cells, rows_of
+from .settings import Config, Row, Setting, Settle, benchmark_command, cells, rows_of
 
 if TYPE_CHECKING:
     from .tables import Table
@@ -56,15 +59,9 @@ FLOATS = (
     *("r", "gamma", "data_s", "forward_s", "bp_s", "update_s", "total_s", "processor_share", "dev", "test"),
     *("test_last", "bp_update_s", "dropped_entries", "dropped_norm", "other_bleu"),
 )
-DTYPES: dict[str, type] = dict.fromkeys(FLOATS, float) | {
-    "times_comparable": bool,
-    "dirty": bool,
-    "timing_rule": int,
-}
-
-
+DTYPES: dict[str, type] = dict.fromkeys(FLOATS, float)
+DTYPES |= {"times_comparable": bool, "dirty": bool, "timing_rule": int}
 BASELINE, SBP = -1.0, 0.0  # γ of a grid's baseline, whose k is 0, and of its runs of SBP
-Groups = Mapping[str, pd.DataFrame]
 ANGLE_KEY = ["signature", "seed", "step"]
 ANGLE_COLUMNS = (*ANGLE_KEY, "method", "k", "epoch", "total", "hidden", "record")
 
@@ -89,13 +86,27 @@ class Sources:
     breakdowns: Sequence[Result] = ()
     tables: "dict[str, tuple[Config, Table]]" = field(default_factory=dict)  # filled already, by name
 
-    def runs_of(self, overrides: Sequence[str]) -> pd.DataFrame:
-        """Return the runs of a setting by seed; none for a task without a file."""
-        return self._of(self.runs, self._runs_by_signature, overrides)
+    def setting(self, row: Row) -> Setting | None:
+        """Return the setting that a row requests, None for a task without a file.
 
-    def angles_of(self, overrides: Sequence[str]) -> pd.DataFrame:
-        """Return the angles measured in runs of a setting."""
-        return self._of(self.angles, self._angles_by_signature, overrides)
+        ValueError names the row and its file where the overrides compose to no configuration.
+        """
+        try:
+            return self.settle(row.overrides)
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
+            reason = str(error).partition("\n")[0]
+            at = f"{row.source}: block {row.block!r}, row {row.label!r}"
+            raise ValueError(f"{at}: cannot compose {shlex.join(row.overrides)}: {reason}") from error
+
+    def runs_of(self, row: Row) -> pd.DataFrame:
+        """Return the runs of a row's setting by seed; none for a task without a file."""
+        setting = self.setting(row)
+        return self.runs[self.runs.signature == (setting and setting.signature)]
+
+    def angles_of(self, row: Row) -> pd.DataFrame:
+        """Return the angles measured in runs of a row's setting."""
+        setting = self.setting(row)
+        return self.angles[self.angles.signature == (setting and setting.signature)]
 
     def benchmark(self, case: str, sweep: str | None) -> Result | None:
         """Return the first result of a case by itself, or of its sweep."""
@@ -109,10 +120,10 @@ class Sources:
         """
         seeds_of = self.angles_of if config.get("shows") == "angles" else self.runs_of
         seeds = []
-        for row in rows_of(config):
-            runs = self.runs_of(row.overrides)
-            present, timed = set(seeds_of(row.overrides).seed), set(runs.seed[runs.times_comparable])
-            for seed in range(row.seeds) if self.settle(row.overrides) else ():
+        for row in filter(self.setting, rows_of(config)):
+            runs = self.runs_of(row)
+            present, timed = set(seeds_of(row).seed), set(runs.seed[runs.times_comparable])
+            for seed in range(row.seeds):
                 seeds.append((row, seed, seed in present, seed < row.timed and seed in present - timed))
         return pd.DataFrame(seeds, columns=["row", "seed", "present", "untimed"])
 
@@ -128,25 +139,13 @@ class Sources:
         have = [{"case": each["case"], "sweep": each["sweep"]} for each in full]
         return [benchmark_command(**each) for each in config.get("benchmarks", ()) if each not in have]
 
-    @cached_property
-    def _runs_by_signature(self) -> Groups:
-        return dict(iter(self.runs.groupby("signature")))
-
-    @cached_property
-    def _angles_by_signature(self) -> Groups:
-        return dict(iter(self.angles.groupby("signature")))
-
-    def _of(self, frame: pd.DataFrame, groups: Groups, overrides: Sequence[str]) -> pd.DataFrame:
-        setting = self.settle(overrides)
-        return groups.get(setting.signature, frame[:0]) if setting else frame[:0]
-
 
 def gather(grid: Config, sources: Sources) -> pd.DataFrame:
     """Return the runs of a grid of conf/grid with their k and γ; the baseline's are at k = 0, γ = -1."""
     parts = []
     for (k, gamma), row in cells(grid).items():
         key = {"k": 0, "gamma": BASELINE} if k is None else {"k": k, "gamma": gamma}
-        parts.append(sources.runs_of(row.overrides).assign(**key))
+        parts.append(sources.runs_of(row).assign(**key))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -167,23 +166,28 @@ def frame(path: Path | str = "outputs") -> pd.DataFrame:
 
 def own(outputs: Path, published: Path, settle: Settle, where: Sequence[str] = ()) -> Sources:
     """Return what lies below the outputs folder, but for the published there."""
-    damaged: list[str] = []
     others = published.resolve()
-    files = [path for path in sorted(outputs.rglob(ANGLES)) if others not in path.resolve().parents]
-    measured, broken_down = separated(read_benchmarks(outputs / "bench", damaged))
-    runs, angles = read_runs(outputs, damaged), read_angles(files, damaged)
-    theory = read_theory(outputs / THEORY, damaged)
-    diverged = read_diverged(outputs, damaged)
-    return Sources(runs, settle, measured, angles, where, damaged, theory, diverged, broken_down)
+    angles = [path for path in sorted(outputs.rglob(ANGLES)) if others not in path.resolve().parents]
+    sources = measurements(outputs, outputs / "bench", angles, outputs / THEORY, settle)
+    return replace(sources, where=where, diverged=read_diverged(outputs, sources.damaged))
 
 
 def published(folder: Path, settle: Settle) -> Sources:
     """Return what the project publishes."""
+    return measurements(folder / RECORDS, folder / BENCHMARKS, [folder / ANGLES], folder / THEORY, settle)
+
+
+def measurements(
+    records: Path, benchmarks: Path, angles: Iterable[Path], theory: Path, settle: Settle
+) -> Sources:
+    """Return what these files hold."""
     damaged: list[str] = []
-    runs, angles = read_runs(folder / RECORDS, damaged), read_angles([folder / ANGLES], damaged)
-    measured, broken_down = separated(read_benchmarks(folder / BENCHMARKS, damaged))
-    theory = read_theory(folder / THEORY, damaged)
-    return Sources(runs, settle, measured, angles, (), damaged, theory, breakdowns=broken_down)
+    measured, broken_down = separated(read_benchmarks(benchmarks, damaged))
+    runs, measured_angles = read_runs(records, damaged), read_angles(angles, damaged)
+    checks = read_theory(theory, damaged)
+    return Sources(
+        runs, settle, measured, measured_angles, damaged=damaged, theory=checks, breakdowns=broken_down
+    )
 
 
 def read_runs(path: Path, damaged: list[str]) -> pd.DataFrame:
@@ -228,18 +232,14 @@ def run_frame(records: Iterable[tuple[str, Fields, Record]]) -> pd.DataFrame:
 
 def derived(record: Record) -> Fields:
     """Return the columns that follow from a record's fields."""
-    dropped = record.dropped_fraction.values()
-    shares = {
-        "dropped_entries": 100 * mean([layer.entries for layer in dropped]),
-        "dropped_norm": 100 * mean([layer.squared_norm for layer in dropped]),
-    }
-    platform = tuple(getattr(record, name) for name in PLATFORM)
-    seconds = {"bp_update_s": record.bp_s + record.update_s}
-    return seconds | shares | {"platform": platform, "other_bleu": other_bleu(record)}
-
-
-def mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else float("nan")
+    layers = record.dropped_fraction.values()
+    n = len(layers) or math.nan
+    return {
+        "bp_update_s": record.bp_s + record.update_s,
+        "dropped_entries": 100 * (sum(layer.entries for layer in layers) / n),
+        "dropped_norm": 100 * (sum(layer.squared_norm for layer in layers) / n),
+        "platform": tuple(getattr(record, name) for name in PLATFORM), "other_bleu": other_bleu(record),
+    }  # fmt: skip
 
 
 def bleu_rules(metric_signature: str | None) -> list[str]:

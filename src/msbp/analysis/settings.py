@@ -20,10 +20,11 @@ import hydra
 import omegaconf
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
+from pydantic import BaseModel, Field
 
 from .. import record
 from ..config_files import ConfigFile, checked, read
-from ..record import signature
+from ..record import Gamma, Ordinal, Ratio, signature, validated
 
 VALUE = re.compile(r"\w+(\.\w+)+=")  # of a key, not the choice of a file
 SECONDS = ("bp_s", "bp_update_s", "total_s")
@@ -45,11 +46,20 @@ class Setting:
 Settle = Callable[[Sequence[str]], Setting | None]
 
 
+class Letters(BaseModel):
+    """The paper's letters in a configuration, by their keys on the command line."""
+
+    r: Ratio | None = Field(alias="method.r")
+    gamma: Gamma | None = Field(alias="method.gamma")
+    hidden: Ordinal | None = Field(alias="model.hidden")
+
+
 @dataclass(frozen=True)
 class Row:
     """Runs of one setting that a table, figure or grid shows; `timed` of its seeds, the first, need times.
 
-    within: the command of a sweep that runs it with its neighbours; empty where it is run by itself.
+    within: the command of a sweep that runs it with its neighbours; empty where it is run by itself. source:
+    the file that lists it.
     """
 
     block: str
@@ -58,6 +68,7 @@ class Row:
     seeds: int
     timed: int
     within: str = ""
+    source: str = ""
 
     def command(self, where: Sequence[str] = ()) -> str:
         """Return the command that runs every missing seed; where: overrides that set its folders."""
@@ -124,8 +135,11 @@ def settings_from(conf: Path, compose: Compose, store: Path | None = None) -> Se
         values = [word for word in overrides if VALUE.match(word)]
         cfg = copy.deepcopy(composed(tuple(word for word in overrides if word not in values)))
         for value in OverridesParser.create().parse_overrides(values):
+            if value.is_sweep_override():
+                raise ValueError(f"{value.input_line} has several values, and a row has one")
             OmegaConf.update(cfg, value.key_or_group, value.value(), merge=True)  # as Hydra does, and last
-        return Setting(signature(cfg), cfg.method.get("r"), cfg.method.get("gamma"), cfg.model.get("hidden"))
+        letters = {key: OmegaConf.select(cfg, key) for key in ("method.r", "method.gamma", "model.hidden")}
+        return Setting(signature(cfg), **validated(Letters, letters).model_dump())
 
     return lambda overrides: settled(tuple(overrides))
 
@@ -155,10 +169,19 @@ def together(commands: Sequence[str]) -> str:
 def catalogue(conf: Path) -> dict[str, Config]:
     """Return all that a report can show by name: every table, every figure, and all claims together."""
     tables, figures, claims = (configs(conf, group) for group in ("table", "figure", "claim"))
+    with_rows = [name for name, table in tables.items() if "blocks" in table]
+    printed = [name for name, table in tables.items() if "paper" in table]
     for claim in claims.values():
-        named = [*claim.get("tables", ()), *claim.get("figures", ()), claim.get("paper_table")]
-        if unknown := [name for name in named if name and name not in tables | figures]:
-            raise ValueError(f"{claim.source}: there is no table or figure {', '.join(unknown)}")
+        usable = {
+            "tables": ("table with rows", with_rows), "paper_table": ("table with numbers in paper", printed),
+            "figures": ("table or figure", [*tables, *figures]),
+        }  # fmt: skip
+        for key, (kind, names) in usable.items():
+            named = claim.get(key, [])
+            for name in [named] if isinstance(named, str) else named:
+                if name not in names:
+                    listed = f"there are {', '.join(names)}" if names else "there is none"
+                    raise ValueError(f"{claim.source}: {key}: {name} is no {kind}; {listed}")
     every = {"_target_": "msbp.analysis.claims.document", "name": CLAIMS, "claims": claims}
     return tables | figures | {CLAIMS: every | {"tables": tables, "figures": figures}}
 
@@ -184,7 +207,7 @@ def resolved(file: ConfigFile, conf: Path) -> ConfigFile:
         file["blocks"] = [block_of(line, conf, file.source) for line in file["lines"]]
     if "grid" in file:
         grid = read(conf / "grid" / f"{file['grid']}.yaml", file.source)
-        file["grid"] = {"name": file["grid"], **grid}
+        file["grid"] = ConfigFile({"name": file["grid"], **grid}, grid.source)
     return file
 
 
@@ -207,12 +230,18 @@ def rows_of(config: Config) -> Iterator[Row]:
         yield from cells(config["grid"]).values()
 
 
+def source_of(config: Config) -> str:
+    """Return the file that holds a configuration, empty for one that no file holds."""
+    return str(getattr(config, "source", ""))
+
+
 def row_of(config: Config, block: Config, row: Config) -> Row:
     """Return a row of a block; a block may have fewer seeds than its table, and times of the first only."""
     seeds = block["seeds"] if "seeds" in block else config["seeds"]
     timed = block.get("timed", seeds) if set(SECONDS) & set(config["columns"]) else 0
     overrides = (f"task={block['task']}", *block.get("overrides", ()), *row["overrides"])
-    return Row(block["title"], row["label"], overrides, seeds, timed, block.get("within", ""))
+    within = block.get("within", "")
+    return Row(block["title"], row["label"], overrides, seeds, timed, within, source_of(config))
 
 
 def cells(grid: Config) -> dict[tuple[int | None, float | None], Row]:
@@ -220,7 +249,7 @@ def cells(grid: Config) -> dict[tuple[int | None, float | None], Row]:
 
     def row(label: str, *overrides: str, within: str = grid["command"]) -> Row:
         words = (f"task={grid['task']}", *overrides)
-        return Row(f"grid {grid['name']}", label, words, grid["seeds"], 0, within)
+        return Row(f"grid {grid['name']}", label, words, grid["seeds"], 0, within, source_of(grid))
 
     every: dict[tuple[int | None, float | None], Row] = {}
     every[None, None] = row("baseline", *grid["baseline"], within="")

@@ -5,6 +5,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from itertools import combinations, product
 
 import pandas as pd
@@ -313,8 +314,8 @@ def gain_text(gains: pd.Series) -> str:
     if not len(gains):
         return EMPTY
     interval = mean_interval(gains)
-    mean = signed(gains.mean())
-    return mean if interval is None else f"{mean} ({signed(interval.low)} to {signed(interval.high)})"
+    edges = f" ({signed(interval.low)} to {signed(interval.high)})" if interval else ""
+    return signed(gains.mean()) + edges
 
 
 def difference_numbers(config: Config, table: Table) -> pd.DataFrame:
@@ -326,9 +327,8 @@ def difference_numbers(config: Config, table: Table) -> pd.DataFrame:
         for label in config["against"]:
             gains = table.gains(values.block, row, label)
             interval = mean_interval(gains) or Interval(gains.mean(), math.nan, math.nan)
-            parts = {part: getattr(interval, part) for part in ("estimate", "low", "high")}
+            parts = asdict(interval) | {"n": len(gains)}
             line |= {f"minus {label}: {part}": number for part, number in parts.items()}
-            line |= {f"minus {label}: n": len(gains)}
         lines.append(line | {"signature": values.signature, COMMAND: values[COMMAND]})
     return pd.DataFrame(lines).round(6)
 
@@ -337,7 +337,7 @@ def questions(configs: Mapping[str, Config], sources: Sources) -> Sheet:
     """Return a block for every question of these tables, headed by it and its answer."""
     text = Sheet("beyond", "Beyond the paper", below=[QUESTION_NOTE])
     for config, question, answer in judged(configs, sources):
-        rows = [row for family in answer.families for row in row_of_family(family)] or [NOT_RUN]
+        rows = list(map(row_of_family, answer.families)) or [NOT_RUN]
         lines = [[*row, f"python scripts/reproduce.py table={config['name']}"] for row in rows]
         header = [question["sentence"], "difference (95 % interval)", "n", ANSWERS[answer.word], COMMAND]
         text.blocks.append(pd.DataFrame(lines, columns=header))
@@ -348,7 +348,7 @@ def answered(configs: Mapping[str, Config], sources: Sources) -> Iterator[str]:
     """Yield a sentence for every question that is answered, with its differences."""
     for _, question, answer in judged(configs, sources):
         counted = [family for family in answer.families if family.effect]
-        parts = [f"{name} {gain}" for family in counted for name, gain, *_ in row_of_family(family)]
+        parts = [f"{name} {gain}" for name, gain, *_ in map(row_of_family, counted)]
         if answer.word != Word.OPEN:
             yield f"**Beyond the paper, {ANSWERS[answer.word]}**: {question['sentence']}. {'; '.join(parts)}."
 
@@ -365,14 +365,15 @@ def judged(configs: Mapping[str, Config], sources: Sources) -> Iterator[tuple[Co
         for (block, rows), more, less in product(blocks, question["more"], question["less"]):
             gains = table.gains(block, table.labelled(block, more), less)
             name = f"{rows.title.iloc[0]}: {more} minus {less}"
-            settings.append(Setting(name, name, "", values=gains, n=len(gains)))
+            if len(gains):
+                settings.append(Setting(name, name, "", values=gains, n=len(gains)))
         region = Region(question.get("low", -math.inf), question.get("high", math.inf), question["margin"])
         yield config, question, judge(settings, region)
 
 
-def row_of_family(family: Family) -> Iterator[list[str]]:
-    """Yield the one setting of a family: its name, its difference, its seeds and its word, if it has runs."""
+def row_of_family(family: Family) -> list[str]:
+    """Return the one setting of a family: its name, its difference, its seeds and its word."""
     (setting,) = family.settings
-    if setting.values is not None and setting.n:
-        n = f"{setting.n} of {LEAST}" if setting.n < LEAST else str(setting.n)
-        yield [family.name, gain_text(setting.values), n, ANSWERS[family.word]]
+    assert setting.values is not None
+    n = f"{setting.n} of {LEAST}" if setting.n < LEAST else str(setting.n)
+    return [family.name, gain_text(setting.values), n, ANSWERS[family.word]]

@@ -93,26 +93,19 @@ def requested(config: Config, sources: Sources) -> pd.DataFrame:
     for number, block in enumerate(config["blocks"]):
         for listed in block["rows"]:
             row = row_of(config, block, listed)
-            setting = sources.settle(row.overrides)
-            shared = [*row.overrides[: len(row.overrides) - len(listed["overrides"])], *sources.where]
+            setting = sources.setting(row)
             known = setting or Setting("")
-            about = {"block": number, "title": block["title"], "label": row.label, "task": block["task"]}
-            about |= {
-                "header": block.get("score", ""),
-                "method": method_of(row.overrides),
-                "seeds": row.seeds,
-            }
-            about |= {"r": known.r, "gamma": known.gamma, "hidden": known.hidden}
-            about |= {"signature": setting and setting.signature, "shared": shared}
-            about |= {"overrides": listed["overrides"]}
-            rows.append(about | {f"paper_{column}": v for column, v in listed.get("paper", {}).items()})
+            methods = [word.removeprefix("method=") for word in row.overrides if word.startswith("method=")]
+            shared = row.overrides[: len(row.overrides) - len(listed["overrides"])]
+            rows.append({
+                "block": number, "title": block["title"], "label": row.label, "task": block["task"],
+                "header": block.get("score", ""), "method": next(iter(methods), ""), "seeds": row.seeds,
+                "r": known.r, "gamma": known.gamma, "hidden": known.hidden,
+                "signature": setting and setting.signature,
+                "shared": [*shared, *sources.where], "overrides": listed["overrides"],
+                **{f"paper_{column}": value for column, value in listed.get("paper", {}).items()},
+            })  # fmt: skip
     return pd.DataFrame(rows)
-
-
-def method_of(overrides: Sequence[str]) -> str:
-    """Return the method that overrides name, also where their task cannot be composed yet."""
-    named = (word.removeprefix("method=") for word in overrides if word.startswith("method="))
-    return next(named, "")
 
 
 def filled(name: str, caption: str, columns: Sequence[str], rows: pd.DataFrame, runs: pd.DataFrame) -> Table:
@@ -144,10 +137,7 @@ def common_platform(block: pd.DataFrame, first: int) -> tuple | None:
     """Return the platform that times most of a block: the baseline above all, then rows, runs, the newest."""
     timed = block[block.times_comparable].assign(baseline=block.row == first)
     worth = timed.groupby("platform").agg(
-        baseline=("baseline", "any"),
-        rows=("row", "nunique"),
-        runs=("row", "size"),
-        new=("started_at", "max"),
+        {"baseline": "any", "row": ["nunique", "size"], "started_at": "max"}
     )
     return None if worth.empty else worth.sort_values(list(worth)).index[-1]
 
@@ -219,12 +209,15 @@ def add_remarks(table: Table) -> None:
                     table.remarks[row, column].append(sentence)
             if own.timed.any() and own.bp_s.isna().all():
                 table.remarks[row, "bp_s"].append(EARLIER_RULE)
+            baseline = runs[runs.row == first]
             for column in (*SECONDS, *SCORES, *OTHER):
-                ours, theirs = own[column].notna().any(), runs[column][runs.row == first].notna().any()
-                if ours and not theirs:
-                    no_runs = runs[runs.row == first].empty
-                    table.remarks[row, column].append(NO_BASELINE if no_runs else NO_TIMES)
-            add_comparison_remarks(table, row, first)
+                if own[column].notna().any() and baseline[column].isna().all():
+                    table.remarks[row, column].append(NO_BASELINE if baseline.empty else NO_TIMES)
+            ours, theirs = set(table.values(row).index), set(table.values(first).index)
+            if theirs and ours != theirs:
+                n = len(ours & theirs)
+                seeds = f"difference over the {f'{n} seeds' if n > 1 else 'one seed'} of both rows"
+                table.remarks[row, "score"].append(seeds if n else NO_COMMON)
             if runs.metric_signature.nunique(dropna=False) > 1:
                 table.remarks[row, "score"].append(METRICS)
             if runs.data_digest.nunique(dropna=False) > 1:
@@ -246,17 +239,6 @@ def add_diverged(table: Table, diverged: pd.DataFrame) -> None:
             where = f"seed {first.seed} in epoch {first.epoch}, step {first.step}: {first.reason}"
             remarks = [each for each in table.remarks[row, "n"] if each != NOT_RUN]
             table.remarks[row, "n"] = [*remarks, f"{len(runs)} of {n} diverged ({where})"]
-
-
-def add_comparison_remarks(table: Table, row: int, first: int) -> None:
-    """Note over which seeds a row compares with the first one, where they have not all in common."""
-    ours, theirs = set(table.values(row).index), set(table.values(first).index)
-    if not theirs or ours == theirs:
-        return
-    common = sorted(ours & theirs)
-    n = f"{len(common)} seeds" if len(common) > 1 else "one seed"
-    remark = f"difference over the {n} of both rows" if common else NO_COMMON
-    table.remarks[row, "score"].append(remark)
 
 
 def count_reasons(reasons: pd.Series, n: int) -> str:

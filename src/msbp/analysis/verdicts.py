@@ -45,7 +45,7 @@ class Interval:
 class Effect:
     """An estimate with the variance of its error, and the degrees of freedom behind that variance.
 
-    df is infinite where the variance is known, and 0 where nothing is known of it.
+    df is 0 where nothing is known of the variance.
     """
 
     estimate: float
@@ -59,7 +59,7 @@ class Effect:
 
     def interval(self, level: float = LEVEL) -> Interval:
         """Student's interval."""
-        half = -student(level / 2, self.df) * self.variance**0.5
+        half = -float(special.stdtrit(self.df, level / 2)) * self.variance**0.5
         return Interval(self.estimate, self.estimate - half, self.estimate + half)
 
     def p_above(self, bound: float) -> float:
@@ -67,7 +67,7 @@ class Effect:
         if not self.variance:
             return 0.0 if self.estimate > bound else 1.0
         t = (bound - self.estimate) / self.variance**0.5
-        return float(special.ndtr(t) if np.isinf(self.df) else special.stdtr(self.df, t))
+        return float(special.stdtr(self.df, t))
 
     def p_below(self, bound: float) -> float:
         """One-sided p of H₁: the effect is below the bound."""
@@ -104,7 +104,7 @@ class Region:
 
     def p_inside(self, effect: Effect) -> float:
         """Two-sided p of H₁: the effect lies in the region."""
-        return min(1.0, 2 * max(self.p_edge(effect, self.low, 1), self.p_edge(effect, self.high, -1)))
+        return min(1.0, 2 * max(effect.p_above(self.low), effect.p_below(self.high)))
 
     def p_outside(self, effect: Effect, paper: float | None) -> float:
         """Two-sided p of H₁: the effect is beyond the region by more than the margin, or not the paper's.
@@ -112,22 +112,12 @@ class Region:
         The paper's effect is excluded only by a shortfall of more than the margin, towards the edge that the
         claim names.
         """
-        ps = []
-        if np.isfinite(self.low):
-            ps.append(effect.p_below(self.low - self.margin))
-        if np.isfinite(self.high):
-            ps.append(effect.p_above(self.high + self.margin))
+        ps = [effect.p_below(self.low - self.margin), effect.p_above(self.high + self.margin)]
         if paper is not None and np.isfinite(self.low) != np.isfinite(self.high):
             sign = 1 if np.isfinite(self.low) else -1
             if sign * (paper - effect.estimate) > self.margin:
                 ps.append(effect.p_below(paper) if sign > 0 else effect.p_above(paper))
         return min(1.0, 2 * min(ps))
-
-    @staticmethod
-    def p_edge(effect: Effect, edge: float, sign: int) -> float:
-        if not np.isfinite(edge):
-            return 0.0
-        return effect.p_above(edge) if sign > 0 else effect.p_below(edge)
 
 
 @dataclass
@@ -138,17 +128,14 @@ class Family:
     settings: list[Setting]
     effect: Effect | None = None
     paper: float | None = None
-    p: float = 1.0
     word: Word = Word.OPEN
-
-    @property
-    def interval(self) -> Interval | None:
-        return self.effect.interval() if self.effect else None
 
     def against(self, region: Region) -> bool:
         """Return whether the interval lies outside the effects that agree."""
-        interval = self.interval
-        return interval is not None and (interval.high < region.low or interval.low > region.high)
+        if not self.effect:
+            return False
+        interval = self.effect.interval()
+        return interval.high < region.low or interval.low > region.high
 
     def counted(self, least: int = LEAST) -> list[Setting]:
         """Return the settings that count."""
@@ -207,25 +194,17 @@ def judge(settings: Sequence[Setting], region: Region, least: int = LEAST) -> Ve
         Family(name, [s for s in settings if s.family == name])
         for name in dict.fromkeys(setting.family for setting in settings)
     ]
+    inside, outside = [], []
     decided = [family for family in families if family.counted(least)]
     for family in decided:
         counted = family.counted(least)
         family.effect, family.paper = pool(counted), paper_effect(counted)
-    for family, word, p in zip(decided, *words_of(decided, region), strict=True):
-        family.word, family.p = word, p
+        inside.append(region.p_inside(family.effect))
+        outside.append(region.p_outside(family.effect, family.paper))
+    for family, p_inside, p_outside in zip(decided, holm(inside), holm(outside), strict=True):
+        if min(p_inside, p_outside) < LEVEL:
+            family.word = Word.REPRODUCED if p_inside < LEVEL else Word.NOT
     return Verdict(families, region, least)
-
-
-def words_of(families: Sequence[Family], region: Region) -> tuple[list[Word], list[float]]:
-    """Return the word on each family, and its p by Holm of being on the claim's side."""
-    effects = [family.effect for family in families if family.effect]
-    inside = holm([region.p_inside(effect) for effect in effects])
-    outside = holm([region.p_outside(f.effect, f.paper) for f in families if f.effect])
-    words = [
-        Word.REPRODUCED if a < LEVEL else Word.NOT if b < LEVEL else Word.OPEN
-        for a, b in zip(inside, outside, strict=True)
-    ]
-    return words, inside
 
 
 def pool(settings: Sequence[Setting]) -> Effect:
@@ -233,23 +212,23 @@ def pool(settings: Sequence[Setting]) -> Effect:
     effects, weights = [], []
     groups: dict[object, list[Setting]] = {}
     for number, setting in enumerate(settings):
-        key = (setting.group or number) if setting.values is not None else number
+        key = number if setting.values is None else setting.group or number
         groups.setdefault(key, []).append(setting)
     for group in groups.values():
-        if len(group) > 1:
-            runs = pd.concat([setting.values for setting in group], axis=1).dropna().mean(axis=1)
-            if len(runs) >= LEAST:
-                effects.append(mean_effect(runs))
-                weights.append(len(group))
-                continue
-        effects += [effect for setting in group if (effect := effect_of(setting))]
-        weights += [1] * len(group)
+        shared = [setting.values for setting in group if len(group) > 1]
+        runs = pd.concat(shared, axis=1).dropna() if shared else pd.DataFrame()
+        if len(runs) >= LEAST:
+            effects.append(mean_effect(runs.mean(axis=1)))
+            weights.append(len(group))
+        else:
+            effects += filter(None, map(effect_of, group))
+            weights += [1] * len(group)
     return pooled(effects, weights)
 
 
 def heterogeneity(settings: Sequence[Setting]) -> float:
     """Return the p of Cochran's Q, of H₁: the settings have different effects; 1 where it has none."""
-    effects = [effect for setting in settings if (effect := effect_of(setting)) and effect.variance > 0]
+    effects = [effect for effect in map(effect_of, settings) if effect and effect.variance > 0]
     if len(effects) < 2:
         return 1.0
     estimates, weights = np.array([(effect.estimate, 1 / effect.variance) for effect in effects]).T
@@ -269,8 +248,7 @@ def runs_needed(family: Family, region: Region, families: int, least: int) -> in
     if not known:
         return None
     lacking = max(least - max(setting.n for setting in known), 0)
-    every = [effect for setting in known if (effect := effect_of(setting))]
-    effects = [effect for effect in every if np.isfinite(effect.df) and effect.df and effect.variance > 0]
+    effects = [each for each in map(effect_of, known) if each and each.df and each.variance > 0]
     if not effects:
         return lacking or None
     n = min(setting.n for setting in known if setting.n > 1)
@@ -289,11 +267,6 @@ def holm(ps: Sequence[float]) -> list[float]:
     adjusted = np.empty(len(ps))
     adjusted[order] = np.minimum(np.maximum.accumulate(raised), 1)
     return adjusted.tolist()
-
-
-def student(p: float, df: float) -> float:
-    """The quantile of Student's distribution, normal where df is infinite."""
-    return float(special.ndtri(p) if np.isinf(df) else special.stdtrit(df, p))
 
 
 def mean_effect(values: Values) -> Effect:
