@@ -31,7 +31,7 @@ from msbp.training.clock import Clock
 from msbp.training.loggers import Loggers
 from msbp.training.probes import unpropagated_fraction
 from msbp.training.state import DIVERGED, Diverged
-from msbp.training.trainer import Run, Trainer
+from msbp.training.trainer import Run, Trainer, trial_parameter
 
 log = logging.getLogger(__name__)
 DEV_BATCHES = 10  # for dropped_fraction
@@ -117,9 +117,7 @@ class Request:
 
 def _try_out(make_optimizer: Callable[..., object], make_scheduler: Callable[..., object] | None) -> None:
     """Raise ValueError unless these return an optimizer that can make a step, and a scheduler of it."""
-    parameter = nn.Parameter(torch.zeros(1))
-    parameter.grad = torch.zeros(1)
-    optimizer = _returned("optimizer", torch.optim.Optimizer, make_optimizer, [parameter])
+    optimizer = _returned("optimizer", torch.optim.Optimizer, make_optimizer, [trial_parameter()])
     try:
         optimizer.step()
     except Exception as error:

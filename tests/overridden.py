@@ -4,17 +4,21 @@ import copy
 import functools
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from msbp.config import compose
 
-composed = functools.cache(lambda words: compose(words))
+composed = functools.cache(compose)
 
 
-def overridden(*words: str) -> DictConfig:
-    """Return what `compose(words)` does, of which the last one sets or adds a key and chooses no file."""
+def overridden(*words: str, config: str = "train") -> DictConfig:
+    """Return what `compose(words, config)` does, of which the last one is of a key and chooses no file."""
     *before, last = words
     (override,) = OverridesParser.create().parse_overrides([last])
-    cfg = copy.deepcopy(composed(tuple(before)))
-    OmegaConf.update(cfg, override.key_or_group, override.value(), force_add=override.is_add())
+    cfg = copy.deepcopy(composed(tuple(before), config))
+    if override.is_delete():
+        with open_dict(cfg):
+            del cfg[override.key_or_group]
+    else:
+        OmegaConf.update(cfg, override.key_or_group, override.value(), force_add=override.is_add())
     return cfg

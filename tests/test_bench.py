@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from omegaconf import OmegaConf
+from overridden import overridden
 
 from msbp import measurements
 from msbp.analysis import benchmarks
@@ -211,7 +212,7 @@ def test_names_of_cases_lead_to_no_other_folder():
 )
 def test_a_wrong_option_is_refused_in_a_sentence_before_work(wrong, words):
     with pytest.raises(ValueError) as refusal:
-        options(*QUICK, TINY, wrong)
+        BenchOptions.of(overridden(*QUICK, TINY, wrong, config="bench"))
     assert str(refusal.value).startswith(words) and "\n" not in str(refusal.value)
 
 

@@ -1,3 +1,5 @@
+"""Starting a command: exit codes, errors in one paragraph, sweeps and choices on the command line."""
+
 import os
 import shlex
 import signal

@@ -1,3 +1,5 @@
+"""Methods: what they install, their choices, and layers that take turns."""
+
 import copy
 
 import pytest

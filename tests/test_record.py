@@ -1,3 +1,5 @@
+"""Records and signatures: what counts, what is written, and what is read back."""
+
 import csv
 import json
 import os

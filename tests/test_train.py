@@ -19,6 +19,7 @@ import pytest
 import torch
 from hydra._internal.hydra import Hydra
 from omegaconf import OmegaConf
+from overridden import overridden
 
 from msbp.config import compose
 from msbp.tasks.mnist import Mnist
@@ -250,11 +251,17 @@ REFUSED = [
 ]
 
 
+@pytest.fixture(scope="module")
+def unused(tmp_path_factory):
+    return tmp_path_factory.mktemp("unused")
+
+
 @pytest.mark.parametrize(("overrides", "output"), REFUSED, ids=[overrides for overrides, _ in REFUSED])
-def test_a_value_of_a_wrong_type_is_refused_by_its_key_without_leaving_files(within, overrides, output):
+def test_a_value_of_a_wrong_type_is_refused_by_its_key_without_leaving_files(unused, overrides, output):
+    cfg = overridden(*SMOKE, f"paths.outputs={unused}", *overrides.split())
     with pytest.raises(ValueError, match=f"^{re.escape(output)}"):
-        within(*overrides.split())
-    assert list(within.outputs.iterdir()) == []
+        train(cfg, unused / "run", [])
+    assert list(unused.iterdir()) == []
 
 
 def test_runs_started_in_the_same_second_have_separate_folders(smoke):

@@ -17,12 +17,19 @@ settle = settings_from(Path(CONF), compose)
 TABLES, FIGURES, CLAIMS = (configs(Path(CONF), group) for group in ("table", "figure", "claim"))
 LISTED = {name: config for name, config in TABLES.items() if "blocks" in config}
 LETTERS = {"r": "r", "γ": "gamma", "h": "hidden"}
-ROWS = [
-    pytest.param(block, row, id=f"{name}-{block['task']}-{row.label}-{row.overrides[-1]}")
+BLOCKS = [
+    pytest.param(config | {"blocks": [block]}, id=f"{name}-{block['task']}-{number}")
     for name, config in (LISTED | {n: c for n, c in FIGURES.items() if "blocks" in c}).items()
-    for block in config["blocks"]
-    for row in rows_of(config | {"blocks": [block]})
+    for number, block in enumerate(config["blocks"])
 ]
+
+
+@pytest.fixture(scope="module", params=BLOCKS)
+def block(request):
+    """The task of a block, and its rows with their settings, None for a task that does not exist."""
+    return request.param["blocks"][0]["task"], [
+        (row, settle(row.overrides)) for row in rows_of(request.param)
+    ]
 
 
 @pytest.mark.parametrize("name", [*TABLES, *FIGURES])
@@ -41,23 +48,21 @@ def test_a_table_shows_known_columns(name):
     assert all(paper.keys() <= set(config["columns"]) for paper in papers)
 
 
-@pytest.mark.parametrize(("block", "row"), ROWS)
-def test_a_rows_label_states_the_method_and_settings_that_it_runs(block, row):
-    setting = settle(row.overrides)
-    exists = (Path(CONF) / "task" / f"{block['task']}.yaml").is_file()
-    assert (setting is not None) == exists
-    for letter, value in re.findall(r"(r|γ|h)=([\d./]+)", row.label) if setting else ():
-        assert getattr(setting, LETTERS[letter]) == pytest.approx(float(Fraction(value)))
-    for epochs in re.findall(r"(\d+) epochs", row.label):
-        assert f"trainer.epochs={epochs}" in row.overrides
+def test_a_rows_label_states_the_method_and_settings_that_it_runs(block):
+    task, rows = block
+    exists = (Path(CONF) / "task" / f"{task}.yaml").is_file()
+    for row, setting in rows:
+        assert (setting is not None) == exists, row
+        for letter, value in re.findall(r"(r|γ|h)=([\d./]+)", row.label) if setting else ():
+            assert getattr(setting, LETTERS[letter]) == pytest.approx(float(Fraction(value))), row
+        for epochs in re.findall(r"(\d+) epochs", row.label):
+            assert f"trainer.epochs={epochs}" in row.overrides, row
 
 
-@pytest.mark.parametrize("name", LISTED)
-def test_no_two_rows_of_a_block_have_the_same_runs(name):
-    for block in LISTED[name]["blocks"]:
-        settings = [settle(row.overrides) for row in rows_of(LISTED[name] | {"blocks": [block]})]
-        signatures = [setting.signature for setting in settings if setting]
-        assert len(set(signatures)) == len(signatures)
+def test_no_two_rows_of_a_block_have_the_same_runs(block):
+    _, rows = block
+    signatures = [setting.signature for _, setting in rows if setting]
+    assert len(set(signatures)) == len(signatures)
 
 
 def test_the_grid_has_the_papers_cells_and_shares_runs_with_its_tables():

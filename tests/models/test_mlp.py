@@ -1,3 +1,5 @@
+"""The paper's MLP: its layers, first weights and loss."""
+
 import math
 
 import torch

@@ -1,3 +1,5 @@
+"""MNIST: its splits, where its files are read from, and downloads."""
+
 import gzip
 import shutil
 import subprocess

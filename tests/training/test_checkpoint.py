@@ -1,3 +1,5 @@
+"""Checkpoints: written whole, read without code, restored exactly, refused where they do not fit."""
+
 import errno
 import os
 from pathlib import Path

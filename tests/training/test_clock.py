@@ -1,3 +1,5 @@
+"""The clock: seconds by phase, and the share of the processor."""
+
 import pytest
 
 from msbp.training.clock import PHASES, Clock

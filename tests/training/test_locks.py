@@ -1,3 +1,5 @@
+"""Locks of requests and folders, and detection of runs side by side."""
+
 import errno
 import fcntl
 import logging

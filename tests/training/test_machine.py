@@ -1,3 +1,5 @@
+"""The machine: its description, threads, devices and arithmetic."""
+
 import os
 import re
 

@@ -1,3 +1,5 @@
+"""Progress: the live line, plain lines, and outputs that fail."""
+
 import io
 import logging
 import multiprocessing

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
-from ..tasks.base import Batch, Examples, Splits, order
+from ..tasks.base import Batch, Examples, Splits, Task, order
 from ..tasks.translation.encoding import SPECIAL, Pairs, Side, Words
 
 BATCHES = 40  # of an epoch
@@ -20,7 +19,7 @@ RATIO, NOISE = 1.25, 0.15  # of a target's length to its source's: Vietnamese
 
 
 @dataclass(frozen=True)
-class RandomPairs:
+class RandomPairs(Task[Pairs]):
     """Training batches of pairs whose lengths and words are distributed as those of talks are: lengths
     log-normal up to `longest` words, words by the law of Zipf."""
 
@@ -47,12 +46,9 @@ class RandomPairs:
     def batches(self, split: Pairs, seed: int, epoch: int) -> Iterator[Batch]:
         return split.batches(self.batch_size, self.bucket, seed, epoch)
 
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        return model.loss(*batch)  # type: ignore[operator]
-
 
 @dataclass(frozen=True)
-class RandomPoints:
+class RandomPoints(Task[Examples]):
     """Training batches of normal random points (N, i) and their class: whether the sum of i is > 0."""
 
     name: str
@@ -68,9 +64,6 @@ class RandomPoints:
 
     def batches(self, split: Examples, seed: int, epoch: int) -> Iterator[Batch]:
         return ((split.x[i], split.y[i]) for i in order(len(split), seed, epoch).split(self.batch_size))
-
-    def loss(self, model: nn.Module, batch: Batch) -> Tensor:
-        return model.loss(*batch)  # type: ignore[operator]
 
 
 def zipf(random: np.random.Generator, words: int, count: int) -> list[int]:

@@ -13,26 +13,16 @@ class SparseCallback(TrainerCallback):
         self.schedule = schedule
 
     def on_step_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        *,
-        model: nn.Module,
-        **others: object,
-    ) -> None:
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, *,
+        model: nn.Module, **others: object,
+    ) -> None:  # fmt: skip
         """Set the layers for the step that begins."""
         self.schedule.before_step(model, state.global_step)
 
     def on_step_end(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        *,
-        model: nn.Module,
-        **others: object,
-    ) -> None:
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, *,
+        model: nn.Module, **others: object,
+    ) -> None:  # fmt: skip
         """Log the step that has ended."""
         metrics = self.schedule.after_step(model)
         if metrics:

@@ -176,9 +176,7 @@ class Run:
 
     def _keeps_state(self) -> bool:
         """Return whether the optimizer has a state after a step."""
-        trial = nn.Parameter(torch.zeros(1))
-        trial.grad = torch.zeros(1)
-        optimizer = self.make_optimizer([trial])
+        optimizer = self.make_optimizer([trial_parameter()])
         optimizer.step()
         return bool(optimizer.state)
 
@@ -191,6 +189,13 @@ class Run:
 
     def _diverged(self, reason: str, step: int) -> Diverged:
         return Diverged(self.state.epoch + 1, step, reason)
+
+
+def trial_parameter() -> nn.Parameter:
+    """Return a parameter with a gradient, on which an optimizer or clipping can be tried out."""
+    parameter = nn.Parameter(torch.zeros(1))
+    parameter.grad = torch.zeros(1)
+    return parameter
 
 
 def labels(batch: Batch) -> int:
@@ -223,10 +228,8 @@ class Trainer:
         check_threads(self.threads, "trainer.threads")
         device_of(self.device)
         if self.clip:
-            trial = nn.Parameter(torch.zeros(1))
-            trial.grad = torch.zeros(1)
             try:
-                self.clip([trial])  # so that wrong values are refused before any work
+                self.clip([trial_parameter()])  # so that wrong values are refused before any work
             except ValueError as error:
                 raise ValueError(f"trainer.clip: {error}") from error
 

@@ -29,32 +29,15 @@ TINY_BATCH = 64  # at most: larger batches would leave a trial a handful of upda
 AT_ONCE = 4096  # configurations in one forward pass of the evaluation
 
 
-@dataclass(frozen=True)
-class Attachment:
-    """Attachment scores in percent of the counted words: with the right head (uas), and also label (las).
+def attachment(
+    gold: Sequence[ArrayLike], parsed: Sequence[ArrayLike], counted: ArrayLike
+) -> tuple[float, float]:
+    """Return UAS and LAS in percent of the counted words (N): with the right head, and also label.
 
-    words: their number. rule: the punctuation rule that excluded others.
+    gold, parsed: heads and labels, (N) each.
     """
-
-    uas: float
-    las: float
-    words: int
-    rule: str
-
-    @classmethod
-    def of(
-        cls, gold: Sequence[ArrayLike], parsed: Sequence[ArrayLike], counted: ArrayLike, rule: str
-    ) -> Attachment:
-        """Return the scores of heads and labels, (N) each, against gold ones.
-
-        ValueError if no word counts.
-        """
-        counted = np.asarray(counted, bool)
-        if not counted.any():
-            raise ValueError(f"no word to score ({rule})")
-        heads, labels = (np.asarray(a) == np.asarray(b) for a, b in zip(gold, parsed, strict=True))
-        right, labelled = heads[counted], (heads & labels)[counted]
-        return cls(100 * float(right.mean()), 100 * float(labelled.mean()), len(right), rule)
+    heads, labels = (np.asarray(a) == np.asarray(b) for a, b in zip(gold, parsed, strict=True))
+    return 100 * float(heads[counted].mean()), 100 * float((heads & labels)[counted].mean())
 
 
 @dataclass(frozen=True)
@@ -118,14 +101,8 @@ class Parsing(Task[Trees]):
                 raise ValueError(f"no word to score in {split}: all are punctuation; name other files for it")
         notes = [note for split, part in trees.items() for note in contents(split, part)]
         notes.append(f"{labels} labels, {1 + 2 * labels} transitions to choose from; gold tags")
-        return Splits(
-            trees["train"],
-            trees["dev"],
-            trees["test"],
-            encoded.vocabulary.sizes,
-            tuple(notes),
-            digest=data,
-        )
+        sizes = encoded.vocabulary.sizes
+        return Splits(trees["train"], trees["dev"], trees["test"], sizes, tuple(notes), digest=data)
 
     def batches(self, split: Trees, seed: int, epoch: int) -> Iterator[Batch]:
         """Yield tokens (B, 48), a mask of the legal transitions (B, 2L+1), the oracle's transition (B)."""
@@ -139,8 +116,8 @@ class Parsing(Task[Trees]):
             gold, len(split.vocabulary.labels), lambda features: best_legal(model, split, features)
         )
         rule = self.punctuation.rule(matched=gold.counted.sum() < gold.lengths.sum())
-        result = Attachment.of((gold.heads, gold.labels), parsed, gold.counted, rule)
-        return Score(result.uas, f"uas|{rule}|tags:gold", {"las": result.las})
+        uas, las = attachment((gold.heads, gold.labels), parsed, gold.counted)
+        return Score(uas, f"uas|{rule}|tags:gold", {"las": las})
 
     def _encoded(self) -> tuple[Encoded, str]:
         """Return the encoded treebank and the digest of its data."""

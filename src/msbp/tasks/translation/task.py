@@ -129,15 +129,7 @@ class Translation(Task[Pairs]):
         keep = {SOURCE_WORDS: source.words, TARGET_WORDS: target.words}
         for i, lines in enumerate(self.bleu.written(texts["test"].references, TOKENS[self.tokens])):
             keep[f"references.{i}.txt"] = lines
-        return Splits(
-            pairs["train"],
-            pairs["dev"],
-            pairs["test"],
-            sizes=sizes,
-            notes=(note, *notes),
-            keep=keep,
-            digest=data,
-        )
+        return Splits(**pairs, sizes=sizes, notes=(note, *notes), keep=keep, digest=data)
 
     def read(self) -> tuple[dict[str, ParallelText], str]:
         """Return the text of each split, and the digest of the data."""
