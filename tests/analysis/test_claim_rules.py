@@ -9,7 +9,6 @@ from msbp.analysis import claim_rules
 from msbp.analysis.claim_rules import Measured
 from msbp.analysis.claims import claims
 from msbp.analysis.runs import Sources
-from msbp.analysis.tables import fill
 from msbp.analysis.verdicts import effect_of
 from msbp.config_files import ConfigFile
 
@@ -51,8 +50,8 @@ def evidence(record_of, runs_of, angles_of, settle):
             for seed, value in enumerate(values)
         ]
         sources = Sources(runs_of(records), settle, benchmarks, angles_of(angles))
-        configs = {"angle": FIGURE, "bounds": {}, "f_test": {"paper": {5: [4.0, 9.0]}}}
-        return Measured(sources, lambda name: fill(table, sources), configs)
+        configs = {"small": table, "angle": FIGURE, "bounds": {}, "f_test": {"paper": {5: [4.0, 9.0]}}}
+        return Measured(sources, configs)
 
     return evidence
 
@@ -88,7 +87,7 @@ def test_shortened_training_is_shown_but_excluded_from_the_verdict(record_of, ru
     table = TABLE | {"blocks": [block]}
     runs = [record_of(f"task=mnist trainer.epochs=2 method={m}", seed) for m in METHODS for seed in range(5)]
     sources = Sources(runs_of(runs), settle)
-    seen = Measured(sources, lambda name: fill(table, sources), {})
+    seen = Measured(sources, {"small": table})
     for rule in (claim_rules.scores_of_rows, claim_rules.regained):
         (found,) = rule({"tables": ["small"], "than": "sbp"}, seen)
         assert found.n == 5 and found.excluded == claim_rules.SHORT
@@ -134,7 +133,7 @@ def test_each_k_is_a_family_where_a_claim_is_judged_by_k(record_of, runs_of, set
     runs = [record_of(f"task=mnist method={m}", seed, test=97.0 + (m == "msbp") + seed / 50)
             for m in ("sbp", "msbp") for seed in range(5)]  # fmt: skip
     grid = GRID | {"seeds": 5, "sparse": {20: "method.r=0.04"}, "gamma": [0.8]}
-    seen = Measured(Sources(runs_of(runs), settle), dict, {})
+    seen = Measured(Sources(runs_of(runs), settle), {})
     for by_k, family in ((False, "MLPs"), (True, "k = 20")):
         (found,) = claim_rules.gains_over_gamma({"grid": grid, "by_k": by_k}, seen)
         assert found.family == family
@@ -143,7 +142,7 @@ def test_each_k_is_a_family_where_a_claim_is_judged_by_k(record_of, runs_of, set
 def test_backward_passes_timed_by_the_earlier_rule_are_not_compared(record_of, runs_of, settle):
     runs = [record_of(f"task=mnist method={m}", seed, timing_rule=1) for m in METHODS for seed in range(5)]
     sources = Sources(runs_of(runs), settle)
-    seen = Measured(sources, lambda name: fill(TABLE, sources), {})
+    seen = Measured(sources, {"small": TABLE})
     config = {"tables": ["small"], "than": "sbp"}
     (found,) = claim_rules.times(config | {"column": "bp_s"}, seen)
     assert found.n == 0 and "earlier rule" in found.note

@@ -178,7 +178,7 @@ def test_a_partial_sweep_shows_its_measured_points_and_empty_cells(swept, source
     }
     assert named == (set(part) - {"torch"} if {*part} & {"sbp", "msbp"} else set())
     assert table.texts().keys() == {"md", "tex", "csv"} and figure.files(draw=False)
-    result = list(claim_rules.slope_by_k({**config, "largest": 100}, Measured(measured, dict, {})))
+    result = list(claim_rules.slope_by_k({**config, "largest": 100}, Measured(measured, {})))
     assert len(result) == 2
     assert all(f"BP of {name}" in markdown([swept]) for name in part)
 

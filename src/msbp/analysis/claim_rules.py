@@ -18,7 +18,7 @@ from .benchmarks import name as name_of
 from .runs import BASELINE, SBP, Sources, gather
 from .settings import Config, benchmark_command, rows_of, source_of, together
 from .significance import Tested, f_ratio, welch_t
-from .tables import Table
+from .tables import Table, fill
 from .verdicts import FAMILIES, LEVEL, Setting, family_of, holm, jackknife, log_slope
 
 SHORT = "trained for fewer epochs than the paper"
@@ -30,10 +30,9 @@ ANGLES = "python -m src.train experiment=angle"
 
 @dataclass(frozen=True)
 class Measured:
-    """The sources, tables filled from them, and the configuration of figures and tables."""
+    """The sources, and the configuration of tables and figures by name."""
 
     sources: Sources
-    table: Callable[[str], Table]
     configs: Mapping[str, Config]
 
 
@@ -60,7 +59,7 @@ class Pair:
 def pairs(config: Config, measured: Measured) -> Iterator[Pair]:
     """Yield each row of the method `of` (MSBP) with the row of `than` that has its r, or that has none."""
     for name in config["tables"]:
-        table = measured.table(name)
+        table = fill(measured.configs[name], measured.sources)
         for _, block in table.rows.groupby("block"):
             for more in block.index[block.method == config.get("of", "msbp")]:
                 alike = block[block.method == config["than"]].drop(more, errors="ignore")

@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 import jinja2
@@ -18,7 +17,6 @@ from .render import COMMAND, EMPTY, Document, Sheet, bullet
 from .runs import Sources
 from .settings import Config
 from .table_text import questions
-from .tables import Table, fill
 from .verdicts import (
     LEAST,
     LEVEL,
@@ -292,19 +290,12 @@ def claims(
 ) -> list[Claim]:
     """Return every claim of conf/claim with its verdict, in its order."""
 
-    @cache
-    def table(name: str) -> Table:
-        return fill(tables[name], sources)
-
-    measured = Measured(sources, table, {**tables, **figures})
-    ordered = sorted(configs.items(), key=lambda item: item[1]["order"])
-    return [Claim(name, config, verdict_on(config, measured)) for name, config in ordered]
-
-
-def verdict_on(config: Config, measured: Measured) -> Verdict:
-    """Return the verdict by the rule that a file of conf/claim names."""
-    settings = list(get_method(config["_target_"])(config, measured))
-    return judge(settings, region_of(config), config.get("least", LEAST))
+    measured, every = Measured(sources, {**tables, **figures}), []
+    for name, config in sorted(configs.items(), key=lambda item: item[1]["order"]):
+        settings = list(get_method(config["_target_"])(config, measured))
+        verdict = judge(settings, region_of(config), config.get("least", LEAST))
+        every.append(Claim(name, config, verdict))
+    return every
 
 
 def region_of(config: Config) -> Region:
@@ -345,7 +336,7 @@ def shown_numbers(claim: Claim, effect: Effect | None, paper: float | None) -> l
 
 def summary(claims: Sequence[Claim]) -> Sheet:
     """Return a line for each claim."""
-    lines = [[claim.config["title"], claim.word.value, ""] for claim in claims]
+    lines = [[claim.config["title"], str(claim.word), ""] for claim in claims]
     return Sheet(NAME, CAPTION, [pd.DataFrame(lines, columns=[*HEADER, COMMAND])], below=[NOTE], prose=True)
 
 

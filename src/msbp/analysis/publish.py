@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..files import Fields, json_text
+from ..files import json_text
 from ..measurements import Result, packed_file, read_benchmarks, read_translations
 from ..record import HYPOTHESES
 from . import benchmarks
@@ -77,16 +77,17 @@ def with_records(
     refuse_damaged(damaged)
     change = change_of(old, chosen)
     if len(change.mixed) and not replace:
-        raise ValueError(mixing(change))
-    stored = {(run["signature"], run["seed"]): run for run in (*in_file_order(old), *chosen.record)}
+        exchanges = "; ".join(exchange(row) for _, row in change.mixed.iterrows())
+        raise ValueError(
+            f"would mix commits within a row, of which other seeds stay: {exchanges}. Run the row's other "
+            "seeds with this commit, too, and publish all of it; or replace these all the same with "
+            "replace=true"
+        )
+    lines = old.source.str.extract(r"(\d+)$", expand=False).astype(int)  # "PATH line NUMBER"
+    every = [*old.record[lines.sort_values().index], *chosen.record]
+    stored = {(run["signature"], run["seed"]): run for run in every}
     change.text = "".join(map(json_text, stored.values()))
     return change
-
-
-def in_file_order(runs: pd.DataFrame) -> list[Fields]:
-    """Return stored records by the number at the end of their source."""
-    numbers = runs.source.str.extract(r"(\d+)$", expand=False).astype(int)
-    return list(runs.record[numbers.sort_values().index])
 
 
 def change_of(old: pd.DataFrame, chosen: pd.DataFrame) -> Change:
@@ -115,24 +116,16 @@ def refuse_damaged(damaged: Sequence[str]) -> None:
 
 def without_paths(value: object) -> object:
     """Return the value without the paths of one machine: config.paths and absolute ones."""
+
+    def is_path(part: object) -> bool:
+        return isinstance(part, str) and os.path.isabs(part)
+
     if isinstance(value, dict):
         kept = {name: part for name, part in value.items() if name != "paths" and not is_path(part)}
         return {name: without_paths(part) for name, part in kept.items()}
     if isinstance(value, list):
         return [without_paths(part) for part in value if not is_path(part)]
     return value
-
-
-def is_path(value: object) -> bool:
-    return isinstance(value, str) and os.path.isabs(value)
-
-
-def mixing(change: Change) -> str:
-    exchanges = "; ".join(exchange(row) for _, row in change.mixed.iterrows())
-    return (
-        f"would mix commits within a row, of which other seeds stay: {exchanges}. Run the row's other seeds "
-        "with this commit, too, and publish all of it; or replace these all the same with replace=true"
-    )
 
 
 def exchange(row: pd.Series) -> str:
@@ -248,12 +241,10 @@ def shown_in(text: str, part: Callable[[str], str], page: object = "the text") -
 
 
 def stale(files: Mapping[Path, str | bytes]) -> list[Path]:
-    """Return the files that do not exist, or differ from the text they should have."""
-    return [path for path, content in files.items() if not path.exists() or differs(path, content)]
-
-
-def differs(path: Path, content: str | bytes) -> bool:
-    return isinstance(content, str) and path.read_text("utf-8") != content
+    """Return the files that do not exist, or differ from the text they should have; images may differ."""
+    texts = {path: content for path, content in files.items() if isinstance(content, str)}
+    missing = [path for path in files if not path.exists()]
+    return missing + [path for path in texts if path.exists() and path.read_text("utf-8") != texts[path]]
 
 
 def with_benchmarks(measured: Path, path: Path, allow_dirty: bool = False) -> list[Result]:

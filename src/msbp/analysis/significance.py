@@ -236,18 +236,18 @@ def sheet(config: Config, numbers: pd.DataFrame, kind: Kind) -> Sheet:
     command, n = config["grid"]["command"], config["grid"]["seeds"]
     limit = kind.critical(*kind.df(n))
     for k, rows in numbers.groupby("k", sort=False):
-        pairs = zip(rows.value, rows.critical, strict=True)
         lines = {
             f"k = {k}": [f"γ={gamma:g}" for gamma in rows.gamma],
             "paper": [cell(value, limit, text) for value in rows.paper],
-            kind.letter: [
-                cell(*pair, text) if pair[0] == pair[0] else EMPTY + text.mark([NONE]) for pair in pairs
-            ],
+            kind.letter: [cell(*pair, text, [NONE]) for pair in zip(rows.value, rows.critical, strict=True)],
             "p, Holm": rows.p_holm.map(probability),
             kind.robust_name: rows.robust_value.map(lambda value: fixed(value, 1)),
             "its p, Holm": rows.robust_p_holm.map(probability),
             kind.effect_name: rows.effect_estimate.map(lambda value: fixed(value, 2)),
-            "95 % interval": interval_cells(rows),
+            "95 % interval": [
+                EMPTY if pd.isna(low) else f"{low:.2f} to {high:.2f}"
+                for low, high in zip(rows.effect_low, rows.effect_high, strict=True)
+            ],
             "n (SBP, MSBP)": rows.n_sbp.astype(str) + ", " + rows.n_msbp.astype(str),
             COMMAND: command,
         }
@@ -272,11 +272,6 @@ def cell(value: float, critical: float, text: Sheet, none: Sequence[str] = ()) -
     if pd.isna(value):
         return EMPTY + text.mark(none)
     return f"{value:.1f}" + (text.mark([WEAK]) if value < critical else "")
-
-
-def interval_cells(rows: pd.DataFrame) -> Sequence[str]:
-    edges = zip(rows.effect_low, rows.effect_high, strict=True)
-    return [EMPTY if pd.isna(low) else f"{low:.2f} to {high:.2f}" for low, high in edges]
 
 
 def probability(value: float) -> str:
