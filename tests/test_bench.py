@@ -54,7 +54,7 @@ def test_stdout_is_one_json_object_and_the_files_hold_it(tmp_path, monkeypatch, 
     assert "warming up" in done.err and str(tmp_path / "out/bench/mnist.json") in done.err
 
 
-def test_a_result_has_the_rows_and_fields_that_were_promised(result):
+def test_a_result_has_the_documented_rows_and_fields(result):
     assert {"torch", "dense", "sbp", "msbp"} <= {row["name"] for row in result["rows"]}
     for row in result["rows"]:
         assert all(row[number] > 0 for number in NUMBERS - {"peak_mib"}), row

@@ -53,7 +53,7 @@ def test_a_dry_run_shows_every_command_and_says_what_has_no_data(dry_run, tmp_pa
         (("table=main", "+trainer.epochs=1"), r"\+trainer.epochs=1: .*takes no settings of runs"),
     ],
 )
-def test_what_is_not_clear_is_refused_with_the_choices(dry_run, words, refusal):
+def test_wrong_or_missing_options_are_refused_with_the_choices(dry_run, words, refusal):
     with pytest.raises(ValueError, match=refusal):
         dry_run(*words)
 

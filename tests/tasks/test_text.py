@@ -46,7 +46,7 @@ def test_lines_that_hold_no_vector_are_skipped_and_counted(odd):
     assert vectors.note() == "8 words have a vector of width 5, 7 lines left out"
 
 
-def test_packed_files_and_chosen_words(odd, tmp_path):
+def test_a_gzip_file_is_read_and_only_requested_words_are_kept(odd, tmp_path):
     packed = tmp_path / "glove.txt.gz"
     packed.write_bytes(gzip.compress(ODD))
     assert WordVectors(packed, {"cat", "the", "nowhere"}).itos == ["the", "cat"]

@@ -110,7 +110,7 @@ def test_a_class_of_the_users_is_trusted_below_a_folder_that_is_allowed(config, 
 
 
 @pytest.mark.parametrize("name", ["function", "Unpickler", "Translation", "nothing", "open"])
-def test_what_a_module_of_the_users_does_not_define_is_not_trusted(config, own, tmp_path, name):
+def test_only_classes_that_a_users_module_defines_are_trusted(config, own, tmp_path, name):
     config["model"]["_target_"] = f"my_tasks.{name}"
     with pytest.raises(ValueError, match=r"model\._target_=my_tasks\."):
         trusted(config, [tmp_path])

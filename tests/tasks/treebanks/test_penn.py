@@ -36,7 +36,7 @@ def words(tree) -> list[str]:
     return [leaf.word for leaf in tree.leaves()]
 
 
-def test_blank_lines_odd_tops_and_spacing_do_not_cut_trees(tmp_path):
+def test_blank_lines_top_nodes_without_label_and_spacing_do_not_split_trees(tmp_path):
     trees = read(tmp_path, LAYOUTS)
     assert [len(words(tree)) for tree in trees] == [4, 3, 3, 3, 3]
     assert [tree.label for tree in trees] == ["S", "S", "S", "", "TOP"]
