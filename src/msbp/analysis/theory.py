@@ -30,6 +30,7 @@ NOTES = (
     "one step. MiB: what building the row and its first steps add to resident memory.",
 )
 RUN = "python -m src.theory"
+ROUNDING = 1e-12  # the largest difference, in degrees or of cosines, that rounding alone makes
 CHECKS = ["check", "condition", "bound", "measured, worst", "problems", "holds", COMMAND]
 
 
@@ -113,9 +114,15 @@ def bounds(config: Config, sources: Sources) -> Document:
     below = [f"Not met by the paper's own network. {each}" for each in unmet]
     sheet = Sheet(config["name"], config["caption"], [pd.DataFrame(lines, columns=CHECKS)], below=below)
     return Document(
-        config["name"], config["caption"], [sheet], numbers.round(6), missing=[] if theory else [RUN],
+        config["name"], config["caption"], [sheet], significant(numbers), missing=[] if theory else [RUN],
         measured=bool(theory),
     )  # fmt: skip
+
+
+def significant(numbers: pd.DataFrame) -> pd.DataFrame:
+    """Return numbers with six significant digits; zero for what rounding alone makes."""
+    digits = numbers[["bound", "measured"]].map(lambda value: float(f"{value:.6g}"))
+    return numbers.assign(**digits.where(digits.abs() >= ROUNDING, 0.0))
 
 
 def bounds_figure(config: Config, sources: Sources) -> Plot:
@@ -143,11 +150,11 @@ def terminal(theory: Fields) -> str:
 
 
 def bound_cells(numbers: pd.DataFrame) -> list[list[str]]:
-    """Return the cells of checks: angles in degrees with two decimals, other numbers with four."""
+    """Return the cells of checks: angles with two decimals, other numbers with four significant digits."""
     lines = []
     for row in numbers.itertuples():
-        form = "{:.2f}°" if row.unit == "degrees" else "{:.4f}"
-        texts = [form.format(row.bound), form.format(round(row.measured, 4) + 0.0)]
+        form = "{:.2f}°" if row.unit == "degrees" else "{:.4g}°" if "degrees" in row.unit else "{:.4g}"
+        texts = [form.format(0.0 if abs(each) < ROUNDING else each) for each in (row.bound, row.measured)]
         lines.append([row.check, row.condition, *texts, str(row.problems), "yes" if row.holds else "no"])
     return lines
 
@@ -162,12 +169,13 @@ def checks(theory: Fields) -> Iterator[tuple[object, ...]]:
     """Yield check, condition, bound, worst measurement, unit, number of problems, and whether it holds."""
     for each in theory.get("lemma_2", ()):
         name = f"ρ = {each['rho']:g}; cosine above its bound by"
-        yield "Lemma 2", name, 0.0, each["least_margin"], "", each["trials"], each["holds"]
+        yield "Lemma 2", name, 0.0, each["least_margin"], "margin", each["trials"], each["holds"]
     for each in theory["lemma_3"]:
         for part, margin in each["least_margin"].items():
             if margin is not None:
                 name, degrees = f"r = {each['r']:g}; δ({part}) below its bound by", math.degrees(margin) + 0.0
-                yield "Lemma 3", name, 0.0, degrees, "", each["applies"][part], each["holds"]
+                problems = each["applies"][part]
+                yield "Lemma 3", name, 0.0, degrees, "margin in degrees", problems, each["holds"]
     for each in theory["lemma_4"]:
         if each["applies"]:
             theta, angle = (math.degrees(each[name]) for name in ("theta", "largest_angle"))
