@@ -18,6 +18,7 @@ from .runs import Sources
 from .settings import Config
 from .table_text import questions
 from .verdicts import (
+    FAMILIES,
     LEAST,
     LEVEL,
     Effect,
@@ -29,6 +30,7 @@ from .verdicts import (
     counts,
     effect_of,
     heterogeneity,
+    holm,
     judge,
     pool,
 )  # fmt: skip
@@ -142,21 +144,22 @@ class Claim:
 
     @property
     def beside(self) -> list[str]:
-        """The estimate over all families, of a claim judged by k whose `pooled` is set."""
+        """What settings say beside their effects, after the estimate over all k where `pooled` is set."""
         counted = [s for family in self.verdict.families for s in family.counted(self.verdict.least)]
-        return (
-            [f"all k pooled: {self.number_of(pool(counted))}"]
-            if self.config.get("pooled") and counted
-            else []
-        )
+        asides = [setting.aside for setting in counted if setting.aside]
+        if not self.config.get("pooled") or not counted:
+            return asides
+        return [f"all k pooled: {self.number_of(pool(counted))}", *asides]
 
     def named(self, family: Family) -> str:
-        """Return the name of a family with the tasks whose runs are pooled."""
+        """Return the name of a family with the tasks whose runs are pooled; of a single task that alone."""
         counted = family.counted(self.verdict.least)
         tasks = dict.fromkeys(re.split("[:,(]", setting.name)[0].strip() for setting in counted)
         measured = [task.removeprefix(BENCHMARK) for task in tasks if task.startswith(BENCHMARK)]
         named = [task for task in tasks if not task.startswith(BENCHMARK)]
         benchmarks = f"benchmark{'s' if len(measured) > 1 else ''} {', '.join(measured)}" if measured else ""
+        if len(named) == 1 and not measured and family.name in FAMILIES:
+            return named[0]
         shown = "; ".join(filter(None, [", ".join(named), benchmarks]))
         return f"{family.name} ({shown})" if shown else family.name
 
@@ -189,6 +192,15 @@ class Claim:
             return ""
         return f", its settings {self.unit.text(shown[0])} to {self.unit.text(shown[-1])}"
 
+    def cells_of(self, family: Family) -> str:
+        """Return how many of the cells of several settings are significant, each by a test of its own."""
+        counted = family.counted(self.verdict.least)
+        ps = [p for setting in counted for p in setting.ps]
+        if len(counted) < 2 or not ps:
+            return ""
+        below, by_holm = (sum(p < LEVEL for p in each) for each in (ps, holm(ps)))
+        return f", significant in {below} of {len(ps)} cells, by Holm in {by_holm}"
+
     def difference_of(self, family: Family) -> str:
         """Return that pooled settings differ, with p, where they do."""
         p = heterogeneity(family.counted(self.verdict.least))
@@ -204,6 +216,7 @@ class Claim:
             few = f"open, {f'at most {most}' if most else 'none'} of {self.verdict.least} runs"
             return ", ".join(filter(None, [f"{family.name}: {few}", more]))
         number = self.number_of(family.effect) + self.range_of(family) + self.difference_of(family)
+        number += self.cells_of(family)
         sentence = f"{self.named(family)}: {number}, {self.word_of(family)}"
         if family.word != Word.OPEN:
             return sentence
@@ -223,7 +236,7 @@ class Claim:
             known = []
         for family in known:
             words = "" if self.word_of(family) == self.word else f", {self.word_of(family)}"
-            number = self.number_of(family.effect) + self.range_of(family)
+            number = self.number_of(family.effect) + self.range_of(family) + self.cells_of(family)
             parts.append(f"{self.named(family)} {number}{words}")
         few = [family.name for family in self.families if not family.effect]
         if undecided:

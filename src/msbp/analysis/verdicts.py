@@ -80,6 +80,7 @@ class Setting:
 
     values: the effect run by run, by seed; or effect, where runs have none of their own. n: runs, 0 where
     there are none. excluded: why it does not count, though it is shown. group: settings that share runs.
+    ps: of single tests, of each of its cells. aside: what the claim's sentence says beside the estimate.
     """
 
     family: str
@@ -92,6 +93,8 @@ class Setting:
     paper: float | None = None
     excluded: str = ""
     note: str = ""
+    ps: Sequence[float] = ()
+    aside: str = ""
 
 
 @dataclass(frozen=True)
