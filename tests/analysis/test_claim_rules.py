@@ -345,7 +345,7 @@ def test_claims_state_their_rule_with_its_numbers(evidence):
     config = {"order": 1, "title": "T", "quote": "Q", "where": "W", "effect": "MSBP's angle less SBP's"}
     config |= {"high": 0, "unit": "degrees", "margin": 1.0, "reason": "A degree does not matter."}
     config |= {"_target_": "msbp.analysis.claim_rules.angle_of_methods", "figures": ["angle"]}
-    (found,) = claims({"angle": config}, {}, {"angle": FIGURE}, evidence().sources)
+    (found,) = claims({"angle": config}, {"angle": FIGURE}, evidence().sources)
     assert found.rule == (
         "MSBP's angle less SBP's; below 0 degrees agrees with the claim. "
         "Margin 1 degrees: A degree does not matter."

@@ -145,7 +145,7 @@ class Claim:
     @property
     def beside(self) -> list[str]:
         """What settings say beside their effects, after the estimate over all k where `pooled` is set."""
-        counted = [s for family in self.verdict.families for s in family.counted(self.verdict.least)]
+        counted = [s for family in self.verdict.families for s in family.counted]
         asides = [setting.aside for setting in counted if setting.aside]
         if not self.config.get("pooled") or not counted:
             return asides
@@ -153,8 +153,7 @@ class Claim:
 
     def named(self, family: Family) -> str:
         """Return the name of a family with the tasks whose runs are pooled; of a single task that alone."""
-        counted = family.counted(self.verdict.least)
-        tasks = dict.fromkeys(re.split("[:,(]", setting.name)[0].strip() for setting in counted)
+        tasks = dict.fromkeys(re.split("[:,(]", setting.name)[0].strip() for setting in family.counted)
         measured = [task.removeprefix(BENCHMARK) for task in tasks if task.startswith(BENCHMARK)]
         named = [task for task in tasks if not task.startswith(BENCHMARK)]
         benchmarks = f"benchmark{'s' if len(measured) > 1 else ''} {', '.join(measured)}" if measured else ""
@@ -177,16 +176,18 @@ class Claim:
         region, effect = self.verdict.region, family.effect
         if family.word == Word.OPEN and family.against(region):
             return f"{family.word}: {AGAINST}"
-        if effect and family.word == Word.NOT and np.isfinite(region.low) and effect.estimate > region.high:
+        if effect is None or family.word != Word.NOT:
+            return str(family.word)
+        if np.isfinite(region.low) and effect.estimate > region.high:
             return f"{family.word}: more than claimed"
-        if effect and family.word == Word.NOT and region.p_outside(effect, None) > LEVEL:
+        if region.p_outside(effect, None) > LEVEL:
             paper = self.unit.text(shown_numbers(self, None, family.paper)[-1])
             return f"{family.word}: less than the paper's {paper}{self.unit.suffix}"
         return str(family.word)
 
     def range_of(self, family: Family) -> str:
         """Return the least and the largest estimate of several settings that are pooled."""
-        effects = [effect_of(setting) for setting in family.counted(self.verdict.least)]
+        effects = [effect_of(setting) for setting in family.counted]
         shown = sorted(self.unit.shown(effect.estimate) for effect in effects if effect)
         if len(shown) < 2:
             return ""
@@ -194,16 +195,15 @@ class Claim:
 
     def cells_of(self, family: Family) -> str:
         """Return how many of the cells of several settings are significant, each by a test of its own."""
-        counted = family.counted(self.verdict.least)
-        ps = [p for setting in counted for p in setting.ps]
-        if len(counted) < 2 or not ps:
+        ps = [p for setting in family.counted for p in setting.ps]
+        if len(family.counted) < 2 or not ps:
             return ""
         below, by_holm = (sum(p < LEVEL for p in each) for each in (ps, holm(ps)))
         return f", significant in {below} of {len(ps)} cells, by Holm in {by_holm}"
 
     def difference_of(self, family: Family) -> str:
         """Return that pooled settings differ, with p, where they do."""
-        p = heterogeneity(family.counted(self.verdict.least))
+        p = heterogeneity(family.counted)
         shown_p = "< .001" if p < 0.001 else f"= {p:.3f}"
         return f", which differ (Cochran's Q, p {shown_p})" if p < LEVEL else ""
 
@@ -285,7 +285,7 @@ class Claims(Document):
 
 def document(config: Config, sources: Sources) -> Claims:
     """Return text and numbers of all claims; config holds conf/claim, conf/table and conf/figure."""
-    every = claims(config["claims"], config["tables"], config["figures"], sources)
+    every = claims(config["claims"], {**config["tables"], **config["figures"]}, sources)
     rows = [{"claim": claim.name, "word": claim.word.value, **row} for claim in every for row in claim.rows]
     forests = {claim.name: forest_plot(claim) for claim in every if claim.measured}
     beyond = {name: table for name, table in config["tables"].items() if "questions" in table}
@@ -295,15 +295,9 @@ def document(config: Config, sources: Sources) -> Claims:
     return Claims(config["name"], CAPTION, sheets, numbers, claims=every, forests=forests)
 
 
-def claims(
-    configs: Mapping[str, Config],
-    tables: Mapping[str, Config],
-    figures: Mapping[str, Config],
-    sources: Sources,
-) -> list[Claim]:
-    """Return every claim of conf/claim with its verdict, in its order."""
-
-    measured, every = Measured(sources, {**tables, **figures}), []
+def claims(configs: Mapping[str, Config], shown: Mapping[str, Config], sources: Sources) -> list[Claim]:
+    """Return every claim of conf/claim with its verdict, in its order; shown: tables and figures by name."""
+    measured, every = Measured(sources, shown), []
     for name, config in sorted(configs.items(), key=lambda item: item[1]["order"]):
         settings = list(get_method(config["_target_"])(config, measured))
         verdict = judge(settings, region_of(config), config.get("least", LEAST))
@@ -327,7 +321,7 @@ def rows_of(claim: Claim, family: Family) -> list[Fields]:
         return about | dict(numbers) | rest
 
     least = claim.verdict.least
-    n = sum(setting.n for setting in family.counted(least))
+    n = sum(setting.n for setting in family.counted)
     rows = [row("", family.effect, family.paper, n=n, verdict=family.word.value, remark="", command="")]
     for setting in family.settings:
         verdict = "counted" if counts(setting, least) else "not counted" if setting.n else "not measured"

@@ -20,7 +20,7 @@ from .runs import Sources
 from .settings import Config, benchmark_command
 
 COSTS = ["row", "k", "nk + m log k", "of mn", "MFLOP", "of dense", "BP (ms)", "of dense", "MiB", "of dense"]
-MEASURED = ("theory", "mflop", "bp_ms", "mib")
+COMPARED = ("theory", "mflop", "bp_ms", "mib")
 LETTERS = {"k": "r", "hidden": "width"}
 NOTES = (
     "nk + m log k: operations of the backward pass for one example, in thousands, summed over the "
@@ -72,13 +72,13 @@ def costs(result: Result, inputs: int, outputs: int) -> pd.DataFrame:
         for row, ks, widths in layers
     ]
     every = rows.assign(case=result["case"], sweep=result["sweep"], width=dense.k)
-    every = every.join(rows.loc[rows.row == "dense", [*MEASURED]].add_prefix("dense_"))
-    for cost in MEASURED:
+    every = every.join(rows.loc[rows.row == "dense", [*COMPARED]].add_prefix("dense_"))
+    for cost in COMPARED:
         whole = every[f"dense_{cost}"]
         every[f"{cost}_share"] = every[cost] / whole.where(whole != 0)
     sparse = every[every.row.isin(["sbp", "msbp"])].sort_values("row", ascending=False, kind="stable")
     about = ["case", "sweep", "value", "row", "k", "width"]
-    costs = [form.format(cost) for form in ("{}", "dense_{}", "{}_share") for cost in MEASURED]
+    costs = [form.format(cost) for form in ("{}", "dense_{}", "{}_share") for cost in COMPARED]
     sparse = sparse.sort_index(kind="stable")[[*about, *costs]].round(6)
     return sparse.astype({"k": "Int64", "width": "Int64"})
 
@@ -98,7 +98,7 @@ def operations(widths: list[int], ks: list[int], inputs: int, outputs: int, memo
 
 def cost_cells(row: pd.Series) -> list[str]:
     line = [str(row.value).removesuffix(".0"), row.row.upper(), EMPTY if pd.isna(row.k) else str(row.k)]
-    for cost in MEASURED:
+    for cost in COMPARED:
         value, part = row[cost] / (1000 if cost == "theory" else 1), row[f"{cost}_share"]
         line += [digits(value), EMPTY if pd.isna(part) else f"{part:.1%}"]
     return line
