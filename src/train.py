@@ -163,7 +163,7 @@ def train(cfg: DictConfig, folder: Path, overrides: list[str]) -> Fields:
             log.info("this request has a record; force=true runs it again\n%s", record.summary(*known))
             return known[1]
         locks.drop_abandoned(request.outputs, files)
-        with locks.run_folder(folder, files), locks.company(checkpoints) as alone:
+        with locks.run_folder(folder, files), locks.detect_concurrent(checkpoints) as alone:
             return learn(request, splits, folder, path, alone)
 
 

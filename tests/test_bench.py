@@ -19,7 +19,7 @@ from msbp.tasks import mnist
 from msbp.training import machine
 from src.bench import main
 
-QUICK = ("seconds=0", "block=2", "settle=1", "warmup=0", "paths.offline=true")
+QUICK = ("seconds=0", "repetitions=1", "block=2", "settle=1", "warmup=0", "paths.offline=true")
 TINY = 'overrides=["task.sample=tiny","model.hidden=20","task.batch_size=8"]'
 NUMBERS = {
     "forward_ms", "bp_ms", "update_ms", "total_ms", "bp_p10_ms", "bp_p90_ms", "bp_gflops", "peak_mib",
@@ -230,11 +230,11 @@ def test_threads_are_not_set_beside_a_sweep_over_them(monkeypatch):
 def test_all_paths_of_a_run_can_be_given_and_reach_a_row(tmp_path):
     paths = set(compose().paths)
     given = [f"paths.{key}={tmp_path}/{key}" for key in paths - {"offline"}] + ["paths.offline=true"]
-    row = configuration(options(*given), [], "msbp", 0)
+    row = configuration(options(*given), [], "msbp")
     assert row.paths == {key: f"{tmp_path}/{key}" for key in paths} | {"offline": True}
 
 
 def test_missing_data_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(mnist, "BUNDLED", tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match=r"no train-images-idx3-ubyte\.gz"):
-        bench("overrides=[]", f"paths.data={tmp_path}")
+        bench("overrides=[]", "only=msbp", f"paths.data={tmp_path}")

@@ -452,18 +452,12 @@ def test_a_full_disk_is_an_error_that_names_the_file_and_damages_none(smoke):
     assert "File too large" in log.read_text()
 
 
-def test_several_processes_and_a_read_only_folder_read_one_mnist(commands, tmp_path, unprivileged):
-    """Real files, tiny training; the reader that may not write is a process of its own."""
-    folder = tmp_path / "data/MNIST/raw"
-    shutil.copytree(ROOT / "data/MNIST/raw", folder)
+def test_several_processes_read_one_mnist(commands, tmp_path):
+    """Real files, tiny training."""
+    shutil.copytree(ROOT / "data/MNIST/raw", tmp_path / "data/MNIST/raw")
     request = ["task=mnist", "task.batch_size=5000", "trainer.epochs=1", "model.hidden=10", "force=true"]
     request += [f"paths.data={tmp_path}/data", f"paths.outputs={tmp_path}/out"]
     started = [commands.start(*request) for _ in range(3)]
     assert [command.wait().returncode for command in started] == [0, 0, 0]
-    for path in (*folder.iterdir(), folder, folder.parent, folder.parent.parent):
-        path.chmod(0o555 if path.is_dir() else 0o444)
-    command = [*unprivileged, sys.executable, "-m", "src.train", *request]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
     scores = [record["test"] for record in records(tmp_path / "out").values()]
-    assert len(scores) == 4 and len(set(scores)) == 1
+    assert len(scores) == 3 and len(set(scores)) == 1

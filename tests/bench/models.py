@@ -9,6 +9,6 @@ OPTIONS = BenchOptions.of(compose([TINY], config="bench"))
 
 
 def model(name, *setting, options=OPTIONS):
-    cfg = configuration(options, setting, name, options.seed)
+    cfg = configuration(options, setting, name)
     task = build(cfg.task)
     return TimedModel(name, cfg, task, task.splits(options.seed))

@@ -59,7 +59,7 @@ def test_the_output_layers_share_is_part_of_the_backward_pass():
 
 @pytest.mark.parametrize("name", options("nmt").names)
 def test_translation_has_the_papers_sizes_and_the_tasks_schedule(name):
-    cfg = configuration(options("nmt"), [], name, 0)
+    cfg = configuration(options("nmt"), [], name)
     assert (cfg.model.hidden, cfg.model.layers, cfg.task.target_words) == (512, 3, 7709)
     task = compose(["task=en_vi"])
     if name not in ("torch", "dense"):
@@ -76,6 +76,6 @@ def test_layers_in_turn_propagate_the_mean_of_their_steps():
 
 @pytest.mark.parametrize("name", options("example").names)
 def test_the_example_has_the_readmes_sizes(name):
-    cfg = configuration(options("example"), [], name, 0)
+    cfg = configuration(options("example"), [], name)
     assert (cfg.model.hidden, cfg.model.layers, cfg.model.dropout) == (250, 2, 0)
     assert (cfg.task.inputs, cfg.task.batch_size, cfg.paper.r) == (20, 512, 0.04)

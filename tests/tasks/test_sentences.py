@@ -16,10 +16,10 @@ from msbp.tasks.sentences import (
     SentenceClassification,
     Sentences,
     cross_validation,
-    deal,
     fixed_split,
     read_corpus,
     read_lines,
+    stratified_folds,
 )
 
 NEGATIVE = (
@@ -129,7 +129,7 @@ def test_folds_change_with_the_seed_and_shuffle_anew_after_ten():
     labels = [0, 1] * 40
     first, second, eleventh = (set(cross_validation(labels, seed)[2].tolist()) for seed in (0, 1, 10))
     assert not first & second and first != eleventh
-    assert (deal(labels, 10, 0) == deal(labels, 10, 0)).all()
+    assert (stratified_folds(labels, 10, 0) == stratified_folds(labels, 10, 0)).all()
 
 
 def test_a_fixed_split_is_the_same_for_every_seed():

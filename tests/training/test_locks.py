@@ -13,17 +13,17 @@ from msbp.training import locks
 
 def test_a_single_run_is_recognized_as_running_alone(tmp_path):
     for _ in range(2):
-        with locks.company(tmp_path) as alone:
+        with locks.detect_concurrent(tmp_path) as alone:
             assert alone()
 
 
 def test_two_simultaneous_runs_are_both_marked_as_parallel(tmp_path):
-    with locks.company(tmp_path) as first:
+    with locks.detect_concurrent(tmp_path) as first:
         assert first()
-        with locks.company(tmp_path) as second:
+        with locks.detect_concurrent(tmp_path) as second:
             assert not second() and not first()
         assert not first(), "the other has ended, but the times were shared"
-    with locks.company(tmp_path) as later:
+    with locks.detect_concurrent(tmp_path) as later:
         assert later()
 
 
@@ -118,7 +118,7 @@ def test_a_full_disk_is_reported_with_the_file_even_if_the_log_cannot_be_written
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match=r"cannot write: No space left on device.*latest"):
-        locks.company(tmp_path).__enter__()
+        locks.detect_concurrent(tmp_path).__enter__()
     log = locks.Log("/dev/full")
     log.handle(logging.makeLogRecord({"msg": "a line"}))
     log.close()
@@ -134,7 +134,7 @@ def test_a_file_system_without_locks_is_named_and_its_runs_have_no_times(
 
     monkeypatch.setattr(fcntl, "flock", fails)
     with locks.request(tmp_path, "key", again=False) as location, locks.run_folder(tmp_path / "run", FILES):
-        with locks.company(tmp_path) as alone:
+        with locks.detect_concurrent(tmp_path) as alone:
             assert alone() is None and location == tmp_path / "key.pt"
     assert caplog.text.count(f"{tmp_path}/starting.lock cannot be locked") == 1
 

@@ -155,16 +155,16 @@ def swept(options: BenchOptions, key: str, value: Any, reporter: Reporter) -> Fi
 
 def point(options: BenchOptions, setting: Sequence[str], reporter: Reporter) -> Fields:
     """Return the rows of one setting, over all repetitions, and the medians of each of these."""
-    plain = configuration(options, setting, "torch", options.seed)
+    cfgs = {name: configuration(options, setting, name) for name in dict.fromkeys(["torch", *options.names])}
+    plain = cfgs["torch"]
     task, models = build(plain.task), list[TimedModel]()
     timings, repetitions = list[dict[str, Timing]](), []
     for seed in range(options.seed, options.seed + options.repetitions):
         models.clear()  # before others are built: large ones fit into memory once
         splits = task.splits(seed)
-        make = {
-            name: partial(TimedModel, name, configuration(options, setting, name, seed), task, splits)
-            for name in options.names
-        }
+        for cfg in cfgs.values():
+            cfg.seed = seed
+        make = {name: partial(TimedModel, name, cfgs[name], task, splits) for name in options.names}
         reporter.line(f"warming up {', '.join(make)}")
         models += [build_model() for build_model in make.values()]
         for model in models:
@@ -193,7 +193,7 @@ def point(options: BenchOptions, setting: Sequence[str], reporter: Reporter) -> 
 def step_parts(options: BenchOptions, reporter: Reporter) -> Fields:
     """Return the parts of a step of the row that `breakdown` chooses."""
     (name,) = options.broken_down
-    cfg = configuration(options, [], name, options.seed)
+    cfg = configuration(options, [], name)
     task = build(cfg.task)
     model = TimedModel(name, cfg, task, task.splits(options.seed))
     reporter.line(f"warming up {name}")
@@ -207,10 +207,10 @@ def step_parts(options: BenchOptions, reporter: Reporter) -> Fields:
     }
 
 
-def configuration(options: BenchOptions, setting: Sequence[str], name: str, seed: int) -> DictConfig:
-    """Return the training configuration of a row."""
+def configuration(options: BenchOptions, setting: Sequence[str], name: str) -> DictConfig:
+    """Return the training configuration of a row, with the seed of the first repetition."""
     cfg = compose([*options.case.overrides, *setting, *options.rows[name], *options.overrides])
-    cfg.seed, cfg.trainer.threads = seed, options.threads
+    cfg.seed, cfg.trainer.threads = options.seed, options.threads
     cfg.paths = options.paths.model_dump()
     return cfg
 

@@ -92,10 +92,10 @@ def synthetic_corpus() -> LabelledSentences:
     return LabelledSentences(sentences, labels, (f"{len(sentences)} synthetic sentences",))
 
 
-def deal(labels: Sequence[int], folds: int, seed: int) -> np.ndarray:
-    """Return a fold (N) for each example: each class is shuffled and dealt out in turn, class after class.
+def stratified_folds(labels: Sequence[int], folds: int, seed: int) -> np.ndarray:
+    """Return the fold of each example (N), stratified by class.
 
-    So the sizes of two folds differ by one at most, in each class and in all.
+    The sizes of two folds differ by one at most, in each class and in all.
     """
     random, classes = np.random.default_rng(seed), np.asarray(labels)
     order = np.concatenate([random.permutation(np.flatnonzero(classes == c)) for c in np.unique(classes)])
@@ -110,15 +110,15 @@ def cross_validation(labels: Sequence[int], seed: int) -> Parts:
     Seeds from 10 on shuffle anew.
     """
     shuffle, test = divmod(seed, FOLDS)
-    fold = deal(labels, FOLDS, shuffle)
+    fold = stratified_folds(labels, FOLDS, shuffle)
     rest = np.flatnonzero(fold != test)
-    dev = deal(np.asarray(labels)[rest].tolist(), FOLDS, seed) == 0
+    dev = stratified_folds(np.asarray(labels)[rest].tolist(), FOLDS, seed) == 0
     return rest[~dev], rest[dev], np.flatnonzero(fold == test)
 
 
 def fixed_split(labels: Sequence[int], seed: int) -> Parts:
     """Return a split of 80, 10 and 10 %, the same for every seed."""
-    fold = deal(labels, FOLDS, 0)
+    fold = stratified_folds(labels, FOLDS, 0)
     return np.flatnonzero(fold > 1), np.flatnonzero(fold == 1), np.flatnonzero(fold == 0)
 
 

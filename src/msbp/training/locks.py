@@ -31,13 +31,13 @@ def request(checkpoints: Path, key: str, *, again: bool) -> Iterator[Path]:
     name, number = key, 1
     while True:
         with open(checkpoints / f"{name}.lock", "ab") as lock:
-            if held(lock, wait=False) is False:
+            if acquire(lock, wait=False) is False:
                 if again:
                     number += 1
                     name = f"{key}.{number}"
                     continue
                 log.info("the same request is running in another process: waiting for it")
-                held(lock, wait=True)
+                acquire(lock, wait=True)
             drop_parts(checkpoints / f"{name}.pt")
             yield checkpoints / f"{name}.pt"
             return
@@ -49,14 +49,14 @@ def publication(folder: Path) -> Iterator[None]:
     folder = folder.resolve()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_name(f".{folder.name}.lock"), "ab") as lock:
-        if held(lock, wait=False) is False:
+        if acquire(lock, wait=False) is False:
             log.warning("another process writes what is published in %s: waiting for it", folder)
-            held(lock, wait=True)
+            acquire(lock, wait=True)
         yield
 
 
-def held(lock: IO[bytes], *, wait: bool, shared: bool = False) -> bool | None:
-    """Take the lock; return False if another process has it and wait is False, None if there are no locks."""
+def acquire(lock: IO[bytes], *, wait: bool, shared: bool = False) -> bool | None:
+    """Acquire a lock; return False if another process has it and wait is False, None without locks."""
     try:
         fcntl.flock(lock, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
@@ -76,7 +76,7 @@ def run_folder(folder: Path, files: dict[str, bytes]) -> Iterator[None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "train.log", "ab") as lock:
-        free = held(lock, wait=False) is not False and not (folder / NAME).exists()
+        free = acquire(lock, wait=False) is not False and not (folder / NAME).exists()
         there = [name for name in files if (folder / name).exists()]
         if not free or any((folder / name).read_bytes() != files[name] for name in there):
             raise FileExistsError(
@@ -119,12 +119,12 @@ def drop_abandoned(outputs: Path, files: Mapping[str, bytes]) -> None:
             continue
         if all((folder / name).exists() and (folder / name).read_bytes() == files[name] for name in files):
             with open(folder / "train.log", "ab") as lock:
-                if held(lock, wait=False):
+                if acquire(lock, wait=False):
                     shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
-def company(folder: Path) -> Iterator[Callable[[], bool | None]]:
+def detect_concurrent(folder: Path) -> Iterator[Callable[[], bool | None]]:
     """Detect other runs; yield a function that returns whether this one was alone so far, None if unknown.
 
     Runs meet if one begins while the other is running; they are seen through their outputs folder.
@@ -133,15 +133,15 @@ def company(folder: Path) -> Iterator[Callable[[], bool | None]]:
     latest = folder / "latest"
     with open(folder / "running.lock", "ab") as running:
         with open(folder / "starting.lock", "ab") as turn:
-            if held(turn, wait=True) is None:
+            if acquire(turn, wait=True) is None:
                 log.warning(
                     "%s cannot be locked: equal requests may run twice, times do not compare", turn.name
                 )
                 yield lambda: None
                 return
             # trading one kind of lock for the other is not atomic: one run at a time
-            alone = held(running, wait=False)
-            held(running, wait=True, shared=True)
+            alone = acquire(running, wait=False)
+            acquire(running, wait=True, shared=True)
             with naming(latest):
                 latest.write_bytes(token)
         yield lambda: alone and latest.read_bytes() == token

@@ -35,7 +35,7 @@ from .progress import Progress
 from .state import Diverged, State
 
 WARM_UP = 5  # steps
-OWN = 0.9  # share of processor time in phases below which other processes were running
+LEAST_SHARE = 0.9  # of processor time in phases; below it other processes were running
 Clip = Callable[[Iterable[Tensor]], object]
 log = logging.getLogger(__name__)
 
@@ -147,8 +147,8 @@ class Run:
     def disturbed(self) -> list[str]:
         """Return why its times do not compare, if other processes had the processor while it trained."""
         share = self.clock.processor_share
-        shared = self.device.type == "cpu" and share < OWN
-        return [f"it had {share:.0%} of its processor, {OWN:.0%} are needed"] * shared
+        shared = self.device.type == "cpu" and share < LEAST_SHARE
+        return [f"it had {share:.0%} of its processor, {LEAST_SHARE:.0%} are needed"] * shared
 
     def texts(self) -> Mapping[str, Sequence[str]]:
         """Return lines to keep beside the record, by file name: the data's, and outputs on test."""

@@ -135,7 +135,7 @@ class PennTreebank(Bracketed):
                 "as wsj/00 to wsj/24, or let paths.ptb name the folder that has them. "
                 f"task={self.instead} runs now, on open data"
             )
-        return cut(paths, self.parts)
+        return files_by_split(paths, self.parts)
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class PennSample(Bracketed):
             fetch_sample(absent)
         paths = wsj_files(folder)
         warn_of_others(paths.values(), SAMPLE_MD5, "NLTK's treebank sample")
-        return cut(paths, self.parts)
+        return files_by_split(paths, self.parts)
 
 
 def wsj_files(root: Path | str) -> dict[int, Path]:
@@ -186,14 +186,15 @@ def bounds(part: Part) -> tuple[int, int]:
     return int(first.ljust(4, "0")), int((last or first).ljust(4, "9"))
 
 
-def within(paths: dict[int, Path], part: Part) -> list[Path]:
+def files_of_part(paths: dict[int, Path], part: Part) -> list[Path]:
+    """Return the files whose numbers are in a part."""
     lowest, highest = bounds(part)
     return [path for number, path in paths.items() if lowest <= number <= highest]
 
 
-def cut(paths: dict[int, Path], parts: Mapping[str, Part]) -> dict[str, list[Path]]:
+def files_by_split(paths: dict[int, Path], parts: Mapping[str, Part]) -> dict[str, list[Path]]:
     """Return the files of each part. ValueError if a part has none, or if two share a file."""
-    files = {split: within(paths, part) for split, part in parts.items()}
+    files = {split: files_of_part(paths, part) for split, part in parts.items()}
     for split, listed in files.items():
         if not listed:
             raise ValueError(
