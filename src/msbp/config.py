@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONF = str(ROOT / "conf")
 STRICT = ConfigDict(strict=True, extra="forbid", arbitrary_types_allowed=True)
 NODE = "a node with a _target_"
-HYDRAS = {"_target_": str, "_partial_": bool, "_recursive_": bool, "_convert_": str, "_args_": list}
+HYDRA_KEYS = {"_target_": str, "_partial_": bool, "_recursive_": bool, "_convert_": str, "_args_": list}
 WORDS = {  # instead of pydantic's, by type of error
     "bool_type": "true or false", "int_type": "a whole number", "int_from_float": "a whole number",
     "float_type": "a number", "string_type": "text", "none_required": "null", "list_type": "a list",
@@ -167,7 +167,7 @@ def build(node: DictConfig, **arguments: object) -> Any:
 
 
 def _misfit(error: ValidationError, node: DictConfig) -> str:
-    """Return that a node does not take what its caller has; nothing where the error is another."""
+    """Return the message that a node does not fit its caller's arguments; empty for other errors."""
     given = [str(one["loc"][-1]) for one in error.errors() if one["type"] == "unexpected_keyword_argument"]
     lacking = [str(one["loc"][-1]) for one in error.errors() if one["type"].startswith("missing")]
     words = [f"takes no {', '.join(given)}"] * bool(given) + [f"needs {', '.join(lacking)}"] * bool(lacking)
@@ -194,7 +194,7 @@ def check(node: DictConfig) -> None:
     if takes is None:
         return
     text = json.dumps(plain, ensure_ascii=False)  # in JSON a list may stand for a tuple
-    hints = takes | HYDRAS | dict.fromkeys({*below} & {*takes}, Any)
+    hints = takes | HYDRA_KEYS | dict.fromkeys({*below} & {*takes}, Any)
     arguments: Any = TypedDict("arguments", hints, total=False)  # type: ignore[misc]  # keys of a signature
     try:
         TypeAdapter(with_config(STRICT)(arguments)).validate_json(text.encode("utf-8", "replace"))
@@ -270,7 +270,7 @@ def _description(annotation: object) -> str:
 
 
 def _unknown(node: DictConfig, key: str, known: Iterable[str]) -> str:
-    """Return that there is no such key, and which keys end in the same name, else which there are."""
+    """Return the message that there is no such key, with those that end in the same name, else all."""
     same = _ending(node._get_root(), key.rpartition(".")[2])
     meant = " or ".join(name for name in same if name != key)
     instead = f"was {meant} meant?" if meant else f"there are {', '.join(sorted(known)) or 'none'}"

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 Fields = dict[str, Any]  # plain data by name, as JSON holds it
 LONGEST = 100  # bytes of a user's text in a file name; file systems allow 255 in all
-SURROGATE = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")  # half of a letter, or the escape of one
+SURROGATE = re.compile(r"[\ud800-\udfff]|\\u[dD][89a-fA-F]")  # half of a pair, or the escape of one
 
 
 @contextmanager
@@ -128,7 +128,7 @@ def parsed(text: bytes | str) -> Any:
         text = text if isinstance(text, str) else text.decode()
         value = json.loads(text, parse_constant=_refuse)
         if SURROGATE.search(text):
-            json.dumps(value, ensure_ascii=False).encode()  # half of a letter could be written nowhere
+            json.dumps(value, ensure_ascii=False).encode()  # UTF-8 cannot encode an unpaired surrogate
         return value
     except (ValueError, RecursionError) as error:
         raise ValueError(f"not whole JSON ({error})") from error

@@ -66,8 +66,7 @@ def test_a_task_runs_with_a_method_and_leaves_a_valid_record(task, method, tmp_p
     ],
 )
 def test_a_run_stopped_within_an_epoch_resumes_to_the_same_weights(task, method, tmp_path, monkeypatch):
-    requested = [f"task={task}", *([method] if method else []), "trainer.epochs=2", "trainer.save_every=1"]
-    requested += ["paths.offline=true"]
+    requested = [f"task={task}", *([method] if method else []), "trainer.epochs=2", "paths.offline=true"]
     count, left = State.count, [1000]
 
     def stops(state, loss, labels):
@@ -78,13 +77,13 @@ def test_a_run_stopped_within_an_epoch_resumes_to_the_same_weights(task, method,
 
     monkeypatch.setattr(State, "count", stops)
 
-    def run(name):
-        train(config(*requested, f"paths.outputs={tmp_path / name}"), tmp_path / name / "run", [])
+    def run(name, *more, folder="run"):
+        train(config(*requested, f"paths.outputs={tmp_path / name}", *more), tmp_path / name / folder, [])
 
     run("whole")
     left[0] = WARM_UP + 4  # this step is taken again
     with pytest.raises(KeyboardInterrupt):
-        run("stopped")
+        run("stopped", "trainer.save_every=1", folder="first")
     run("stopped")
     whole, stopped = (
         torch.load(tmp_path / name / "run/weights.pt", weights_only=True) for name in ("whole", "stopped")

@@ -209,9 +209,7 @@ def of_adam(call: Call) -> Works:
             works[DENSE_UPDATE] = works[DENSE_UPDATE].plus(7 * BYTES * n * i, ROOTS[0] * n * i)
             continue
         last = integers(int(r["last_step"]), n)
-        drifting = (
-            int(((last > 0) & (r["step"] - last <= horizon)).sum()) - u
-        )  # those with gradient have age 0
+        drifting = int(((last > 0) & (r["step"] - last <= horizon)).sum()) - u  # with gradient the age is 0
         works[UPDATED] = works[UPDATED].plus(7 * BYTES * u * i, ROOTS[0] * u * i)
         works[DRIFT] = works[DRIFT].plus(4 * BYTES * drifting * i, ROOTS[1] * drifting * i)
     return dict(works)

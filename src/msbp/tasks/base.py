@@ -63,7 +63,7 @@ class Task(Protocol[Split]):
     unit: ClassVar[str]
 
     def splits(self, seed: int) -> Splits[Split]:
-        """Read or generate the data; untimed. FileNotFoundError or ValueError name the file and a remedy."""
+        """Return the data, read or generated. FileNotFoundError or ValueError name the file and a remedy."""
         ...
 
     def batches(self, split: Split, seed: int, epoch: int) -> Iterable[Batch]:

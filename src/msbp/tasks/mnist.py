@@ -69,7 +69,7 @@ class Mnist(Task[Examples]):
     def batches(self, split: Examples, seed: int, epoch: int) -> Iterator[Batch]:
         """Yield pixels (B, 784) in 0-1, and digits (B)."""
         for index in order(len(split), seed, epoch).split(self.batch_size):
-            yield split.x.index_select(0, index), split.y.index_select(0, index)  # half of indexing's time
+            yield split.x.index_select(0, index), split.y.index_select(0, index)  # half of x[index]'s time
 
     def score(self, model: nn.Module, split: Examples) -> Score:
         some = zip(split.x.split(SCORED_AT_ONCE), split.y.split(SCORED_AT_ONCE), strict=True)

@@ -1,7 +1,7 @@
 """Vocabularies and GloVe vectors by torchtext.
 
 torchtext is pinned at 0.6.0, the last release in pure Python: later ones cannot load beside a current torch.
-Its reader of vectors stops at a line with an odd token, writes a cache beside the data, and turns off the
+Its reader of vectors stops at a malformed line, writes a cache beside the data, and turns off the
 check of TLS certificates for the whole process; so WordVectors reads the file itself.
 """
 

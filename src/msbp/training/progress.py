@@ -81,9 +81,8 @@ class Progress:
         self._dev = ""
         # no refresh thread: it would run inside timed phases
         live = Live(console=console, auto_refresh=False, transient=True)
-        self._live = (
-            live if console.is_terminal and not worker() else None
-        )  # workers would draw over each other
+        alone = console.is_terminal and not worker()  # workers would draw over each other
+        self._live = live if alone else None
         self._next = 0.0 if self._live else time.monotonic() + PLAIN_BETWEEN
 
     def __enter__(self) -> "Progress":

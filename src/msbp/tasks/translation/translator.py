@@ -23,7 +23,7 @@ from .encoding import Words
 from .task import SOURCE_WORDS, TARGET_WORDS, Bleu, Translation
 
 KNOWN = {part.__name__: part for part in (Translation, Bleu, Seq2Seq)}
-PARTS = "task", "model", "method"  # method comes last: where it is, nothing before it is cut away
+PARTS = "task", "model", "method"  # method is last: a configuration that has it is not truncated
 CONFIG, WEIGHTS = "config.yaml", "weights.pt"
 FILES = (CONFIG, WEIGHTS, SOURCE_WORDS, TARGET_WORDS)
 REMEDY = "name the folder of a whole run of translation, its weights.pt, or a checkpoint"
