@@ -226,13 +226,13 @@ class Claim:
     def short(self) -> str:
         """The number of every family that has one, with its word where that is not the claim's.
 
-        Of more families than MANY the estimates alone, by word; those that are plainly open are counted.
+        Of more families than MANY the estimates alone, by word; those that are open are counted.
         """
         known = [family for family in self.families if family.effect]
-        parts, undecided = [], 0
+        parts, undecided = [], []
         if len(known) > MANY:
-            undecided = sum(self.word_of(family) == Word.OPEN for family in known)
-            parts = [*self.by_word([family for family in known if self.word_of(family) != Word.OPEN])]
+            undecided = [family for family in known if family.word == Word.OPEN]
+            parts = [*self.by_word([family for family in known if family.word != Word.OPEN])]
             known = []
         for family in known:
             words = "" if self.word_of(family) == self.word else f", {self.word_of(family)}"
@@ -240,7 +240,8 @@ class Claim:
             parts.append(f"{self.named(family)} {number}{words}")
         few = [family.name for family in self.families if not family.effect]
         if undecided:
-            parts.append(f"{undecided} other{'s' if undecided > 1 else ''} open")
+            against = sum(family.against(self.verdict.region) for family in undecided)
+            parts.append(f"{len(undecided)} open" + (f", {against} of them {AGAINST}" if against else ""))
         if parts and few:
             named = few if len(few) < 3 else [f"{len(few)} others"]
             parts.append(f"{' and '.join(named)}: too few runs")
