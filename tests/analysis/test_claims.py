@@ -71,7 +71,8 @@ def test_many_families_are_shown_by_their_word_and_open_ones_counted():
     few = [setting(ABOVE[:2], f"k = {k}") for k in range(10, 13)]
     short = claim(*every, *few).short
     assert short == (
-        f"reproduced: k = 0 +0.38 points, k = 1 +0.38 points; 3 open, 2 of them {AGAINST}; 3 others: too few runs"
+        f"reproduced: k = 0 +0.38 points, k = 1 +0.38 points; 3 open, 2 of them {AGAINST}; "
+        "3 others: too few runs"
     )
 
 
