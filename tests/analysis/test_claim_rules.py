@@ -163,6 +163,7 @@ def test_the_gain_is_the_mean_over_gamma_and_its_cells_are_tested(evidence):
     (found,) = claim_rules.gains_over_gamma({"grid": GRID}, seen)
     assert list(found.values) == pytest.approx([2.5] * 4)
     assert found.note == "Welch's p is below 5 % at 2 of 2 γ, by Holm at 2" and found.command == "sweep"
+    assert len(found.ps) == 2 and max(found.ps) < 0.05
 
 
 def test_sensitivity_is_the_deviation_over_gamma_by_the_gain_without_noise(evidence):
@@ -271,10 +272,30 @@ def test_slopes_are_of_log_times_of_the_whole_backward_pass(rule, sweep, evidenc
     config = SWEPT | {"benchmarks": [{"case": "mnist", "sweep": sweep}]}
     *_, found = rule(config, evidence([bench]))
     assert found.n == 4
+    assert bool(found.aside) == (sweep == "k")
     if sweep == "k":
         assert estimate(found) == pytest.approx(0.5)
     *_, earlier = rule(config, evidence([bench | {"timing_rule": 1}]))
     assert earlier.n == 0 and earlier.command == f"python -m src.bench case=mnist sweep={sweep}"
+
+
+def test_times_by_k_have_a_straight_line_beside_their_slope(evidence):
+    points = [
+        {
+            "value": k,
+            "rows": [
+                {"name": name, "k_per_layer": {"a": k}, "bp_ms": ms}
+                for name, ms in (("dense", 2.0), ("sbp", 0.4 + 0.01 * k), ("msbp", 0.02 * k - 0.02))
+            ],
+        }
+        for k in (5, 10, 20, 40, 100, 500)
+    ]
+    bench = {"case": "mnist", "sweep": "k", "points": points, "timing_rule": 2}
+    sbp, msbp = claim_rules.slope_by_k(SWEPT, evidence([bench]))
+    assert sbp.aside == "SBP's time by a line with an offset: 0.200 + 0.0050 k of the baseline's (R² = 1.000)"
+    assert (
+        msbp.aside == "MSBP's time by a line with an offset: -0.010 + 0.0100 k of the baseline's (R² = 1.000)"
+    )
 
 
 @pytest.mark.parametrize(("sweep", "value"), [("k", 5), ("gamma", 0.5), ("gamma", "half")])
@@ -324,7 +345,7 @@ def test_claims_state_their_rule_with_its_numbers(evidence):
     config = {"order": 1, "title": "T", "quote": "Q", "where": "W", "effect": "MSBP's angle less SBP's"}
     config |= {"high": 0, "unit": "degrees", "margin": 1.0, "reason": "A degree does not matter."}
     config |= {"_target_": "msbp.analysis.claim_rules.angle_of_methods", "figures": ["angle"]}
-    (found,) = claims({"angle": config}, {}, {"angle": FIGURE}, evidence().sources)
+    (found,) = claims({"angle": config}, {"angle": FIGURE}, evidence().sources)
     assert found.rule == (
         "MSBP's angle less SBP's; below 0 degrees agrees with the claim. "
         "Margin 1 degrees: A degree does not matter."

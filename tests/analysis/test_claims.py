@@ -66,13 +66,36 @@ def test_a_pooled_number_shows_the_range_of_its_settings():
     assert "which differ (Cochran's Q, p < .001), reproduced" in claim(one, other).sentence
 
 
-def test_the_list_of_verdicts_shows_many_families_by_their_word():
+def test_many_families_are_shown_by_their_word_and_open_ones_counted():
     every = [setting(values, f"k = {k}") for k, values in enumerate([ABOVE, ABOVE, BELOW, BELOW, WIDE])]
     few = [setting(ABOVE[:2], f"k = {k}") for k in range(10, 13)]
     short = claim(*every, *few).short
-    assert short.startswith("reproduced: k = 0 +0.38 points, k = 1 +0.38 points; open: " + AGAINST)
-    assert short.endswith(": k = 2 -0.04 points, k = 3 -0.04 points; 1 other open; 3 others: too few runs")
+    assert short == (
+        f"reproduced: k = 0 +0.38 points, k = 1 +0.38 points; 3 open, 2 of them {AGAINST}; "
+        "3 others: too few runs"
+    )
 
 
 def test_one_missing_run_is_written_in_the_singular():
     assert "at most 4 of 5 runs, 1 more run per setting would decide it" in claim(setting(ABOVE[:4])).sentence
+
+
+def test_a_family_of_one_task_is_named_after_it():
+    assert claim(setting(ABOVE)).short == "MNIST +0.38 points (+0.28 to +0.48)"
+    assert claim(setting(ABOVE, "k = 5")).short.startswith("k = 5 (MNIST) +0.38")
+    assert claim(setting(ABOVE, name="benchmark mnist")).short.startswith("MLPs (benchmark mnist) +0.38")
+
+
+def test_several_settings_say_how_many_of_their_cells_are_significant():
+    one, other = (
+        replace(setting(ABOVE, name=f"MNIST: k = {k}"), ps=(0.001, p)) for k, p in ((5, 0.03), (9, 0.3))
+    )
+    words = ", significant in 3 of 4 cells, by Holm in 2"
+    assert words in claim(one, other).short and words in claim(one, other).sentence
+    assert "significant" not in claim(one).short and "cells" not in claim(setting(ABOVE)).sentence
+
+
+def test_what_settings_say_beside_their_effects_stands_at_the_end():
+    settings = [replace(setting(ABOVE), aside="SBP is linear"), replace(setting(ABOVE), aside="so is MSBP")]
+    assert claim(*settings).short.endswith("; SBP is linear; so is MSBP")
+    assert claim(*settings).sentence.endswith("; SBP is linear; so is MSBP")

@@ -75,6 +75,22 @@ def test_measurements_stand_beside_theory_as_shares_of_the_dense_row(swept, sour
     assert sbp["mflop"] == 50 * 0.05 and msbp["theory"] > sbp["theory"]
 
 
+def test_small_margins_of_a_bound_keep_their_digits_and_rounding_is_zero():
+    margins = {"least_margin": {"x": 1e-7, "h": 0.2069, "w": -4e-16}, "applies": {"x": 9, "h": 9, "w": 9}}
+    checks = {"lemma_2": [{"rho": 2.0, "trials": 5, "least_margin": 1.0529e-6, "holds": True}]}
+    checks |= {"lemma_3": [{"r": 0.5, "holds": True} | margins]}
+    checks |= {"lemma_4": [{"theta": 1.0, "r": [0.9], "largest_angle": 0.5, "applies": 3, "holds": True}]}
+    text = theory.terminal(checks | {"theorem_1": []})
+    rows = [line.split()[-4:-2] for line in text.splitlines()[2:]]
+    assert rows == [
+        ["0", "1.053e-06"],
+        ["0°", "5.73e-06°"],
+        ["0°", "11.85°"],
+        ["0°", "0°"],
+        ["57.30°", "28.65°"],
+    ]
+
+
 def test_a_missing_measurement_has_its_command(sources):
     config = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10, **BY_K}
     shown = theory.complexity(config, sources())

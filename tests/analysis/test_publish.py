@@ -239,6 +239,18 @@ def test_angles_are_published_with_their_runs_and_each_once(
     assert [run["signature"] for run in published(lines)] == [MSBP]
 
 
+def test_angles_leave_a_record_that_is_published_as_it_is(
+    lines, record_of, runs_of, settle, angles, angles_of
+):
+    def publish_angles(record):
+        shown = document(FIGURE, Sources(runs_of([record]), settle, angles=angles_of(angles)))
+        save({lines: with_records([shown], lines).text})
+
+    publish_angles(record_of(MSBP, commit="a" * 40))
+    publish_angles(record_of(MSBP, commit="b" * 40, test=1.0))
+    assert [run["commit"] for run in published(lines)] == ["a" * 40]
+
+
 def test_images_must_exist_but_only_text_is_compared(lines, tmp_path, settle, angles):
     readme, folder = tmp_path / "README.md", lines.parent
     readme.write_text("<!-- table: angle -->\n<!-- end of table -->\n", encoding="utf-8")

@@ -10,6 +10,7 @@ from itertools import combinations
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from ..measurements import Result
 from .benchmarks import command as command_of
@@ -143,14 +144,15 @@ def gains_over_gamma(config: Config, measured: Measured) -> Iterator[Setting]:
     for k, sbp, msbp in by_k(config, measured):
         gains = msbp.sub(sbp, axis=0).dropna()
         tests = [welch_t(sbp.dropna(), msbp[gamma].dropna()) for gamma in msbp]
-        yield replace(grid_setting(config, k, gains.mean(axis=1)), note=significant("Welch's", tests))
+        yield tested(grid_setting(config, k, gains.mean(axis=1)), "Welch's", tests)
 
 
-def significant(name: str, tests: Sequence[Tested | None]) -> str:
-    """Return at how many γ a single test rejects: without correction, and by Holm over the γ."""
+def tested(setting: Setting, name: str, tests: Sequence[Tested | None]) -> Setting:
+    """Return a setting with the p of its tests, one for each γ, and a note on how many of them reject."""
     ps = [test.p for test in tests if test]
     below, by_holm = (sum(p < LEVEL for p in each) for each in (ps, holm(ps)))
-    return f"{name} p is below 5 % at {below} of {len(tests)} γ, by Holm at {by_holm}"
+    note = f"{name} p is below 5 % at {below} of {len(tests)} γ, by Holm at {by_holm}"
+    return replace(setting, ps=ps, note=note)
 
 
 def sensitivity(config: Config, measured: Measured) -> Iterator[Setting]:
@@ -182,7 +184,7 @@ def deviations(config: Config, measured: Measured) -> Iterator[Setting]:
         values = pd.concat([sbp.rename(SBP), msbp], axis=1).dropna()
         ratios = spread_ratios(values)
         tests = [f_ratio(sbp.dropna(), msbp[gamma].dropna()) for gamma in msbp]
-        yield replace(grid_setting(config, k, ratios), paper=paper, note=significant("F's", tests))
+        yield tested(replace(grid_setting(config, k, ratios), paper=paper), "F's", tests)
 
 
 def spread_ratios(values: pd.DataFrame) -> pd.Series:
@@ -288,7 +290,15 @@ def slope_by_k(config: Config, measured: Measured) -> Iterator[Setting]:
         times = times[(times.k > 0) & (times.k <= config["largest"]) & (times.ratio > 0)]
         n = times.k.nunique()
         effect = log_slope(np.log(times.k), times.ratio) if n > 2 else None
-        yield Setting("MLPs", f"MNIST: {method.upper()}", command, method, effect=effect, n=n)
+        about = {"effect": effect, "n": n, "aside": straight_line(method.upper(), times) if effect else ""}
+        yield Setting("MLPs", f"MNIST: {method.upper()}", command, method, **about)
+
+
+def straight_line(name: str, times: pd.DataFrame) -> str:
+    """Return in words the least-squares line through BP times by k, as shares of the baseline's."""
+    line = stats.linregress(times.k, times.ratio)
+    terms = f"{line.intercept:.3f} {line.slope:+.4f} k".replace(" +", " + ").replace(" -", " - ")
+    return f"{name}'s time by a line with an offset: {terms} of the baseline's (R² = {line.rvalue**2:.3f})"
 
 
 def slope_by_gamma(config: Config, measured: Measured) -> Iterator[Setting]:

@@ -18,6 +18,7 @@ from .runs import Sources
 from .settings import Config
 from .table_text import questions
 from .verdicts import (
+    FAMILIES,
     LEAST,
     LEVEL,
     Effect,
@@ -29,6 +30,7 @@ from .verdicts import (
     counts,
     effect_of,
     heterogeneity,
+    holm,
     judge,
     pool,
 )  # fmt: skip
@@ -142,21 +144,21 @@ class Claim:
 
     @property
     def beside(self) -> list[str]:
-        """The estimate over all families, of a claim judged by k whose `pooled` is set."""
-        counted = [s for family in self.verdict.families for s in family.counted(self.verdict.least)]
-        return (
-            [f"all k pooled: {self.number_of(pool(counted))}"]
-            if self.config.get("pooled") and counted
-            else []
-        )
+        """What settings say beside their effects, after the estimate over all k where `pooled` is set."""
+        counted = [s for family in self.verdict.families for s in family.counted]
+        asides = [setting.aside for setting in counted if setting.aside]
+        if not self.config.get("pooled") or not counted:
+            return asides
+        return [f"all k pooled: {self.number_of(pool(counted))}", *asides]
 
     def named(self, family: Family) -> str:
-        """Return the name of a family with the tasks whose runs are pooled."""
-        counted = family.counted(self.verdict.least)
-        tasks = dict.fromkeys(re.split("[:,(]", setting.name)[0].strip() for setting in counted)
+        """Return the name of a family with the tasks whose runs are pooled; of a single task that alone."""
+        tasks = dict.fromkeys(re.split("[:,(]", setting.name)[0].strip() for setting in family.counted)
         measured = [task.removeprefix(BENCHMARK) for task in tasks if task.startswith(BENCHMARK)]
         named = [task for task in tasks if not task.startswith(BENCHMARK)]
         benchmarks = f"benchmark{'s' if len(measured) > 1 else ''} {', '.join(measured)}" if measured else ""
+        if len(named) == 1 and not measured and family.name in FAMILIES:
+            return named[0]
         shown = "; ".join(filter(None, [", ".join(named), benchmarks]))
         return f"{family.name} ({shown})" if shown else family.name
 
@@ -174,24 +176,34 @@ class Claim:
         region, effect = self.verdict.region, family.effect
         if family.word == Word.OPEN and family.against(region):
             return f"{family.word}: {AGAINST}"
-        if effect and family.word == Word.NOT and np.isfinite(region.low) and effect.estimate > region.high:
+        if effect is None or family.word != Word.NOT:
+            return str(family.word)
+        if np.isfinite(region.low) and effect.estimate > region.high:
             return f"{family.word}: more than claimed"
-        if effect and family.word == Word.NOT and region.p_outside(effect, None) > LEVEL:
+        if region.p_outside(effect, None) > LEVEL:
             paper = self.unit.text(shown_numbers(self, None, family.paper)[-1])
             return f"{family.word}: less than the paper's {paper}{self.unit.suffix}"
         return str(family.word)
 
     def range_of(self, family: Family) -> str:
         """Return the least and the largest estimate of several settings that are pooled."""
-        effects = [effect_of(setting) for setting in family.counted(self.verdict.least)]
+        effects = [effect_of(setting) for setting in family.counted]
         shown = sorted(self.unit.shown(effect.estimate) for effect in effects if effect)
         if len(shown) < 2:
             return ""
         return f", its settings {self.unit.text(shown[0])} to {self.unit.text(shown[-1])}"
 
+    def cells_of(self, family: Family) -> str:
+        """Return how many of the cells of several settings are significant, each by a test of its own."""
+        ps = [p for setting in family.counted for p in setting.ps]
+        if len(family.counted) < 2 or not ps:
+            return ""
+        below, by_holm = (sum(p < LEVEL for p in each) for each in (ps, holm(ps)))
+        return f", significant in {below} of {len(ps)} cells, by Holm in {by_holm}"
+
     def difference_of(self, family: Family) -> str:
         """Return that pooled settings differ, with p, where they do."""
-        p = heterogeneity(family.counted(self.verdict.least))
+        p = heterogeneity(family.counted)
         shown_p = "< .001" if p < 0.001 else f"= {p:.3f}"
         return f", which differ (Cochran's Q, p {shown_p})" if p < LEVEL else ""
 
@@ -204,6 +216,7 @@ class Claim:
             few = f"open, {f'at most {most}' if most else 'none'} of {self.verdict.least} runs"
             return ", ".join(filter(None, [f"{family.name}: {few}", more]))
         number = self.number_of(family.effect) + self.range_of(family) + self.difference_of(family)
+        number += self.cells_of(family)
         sentence = f"{self.named(family)}: {number}, {self.word_of(family)}"
         if family.word != Word.OPEN:
             return sentence
@@ -213,21 +226,22 @@ class Claim:
     def short(self) -> str:
         """The number of every family that has one, with its word where that is not the claim's.
 
-        Of more families than MANY the estimates alone, by word; those that are plainly open are counted.
+        Of more families than MANY the estimates alone, by word; those that are open are counted.
         """
         known = [family for family in self.families if family.effect]
-        parts, undecided = [], 0
+        parts, undecided = [], []
         if len(known) > MANY:
-            undecided = sum(self.word_of(family) == Word.OPEN for family in known)
-            parts = [*self.by_word([family for family in known if self.word_of(family) != Word.OPEN])]
+            undecided = [family for family in known if family.word == Word.OPEN]
+            parts = [*self.by_word([family for family in known if family.word != Word.OPEN])]
             known = []
         for family in known:
             words = "" if self.word_of(family) == self.word else f", {self.word_of(family)}"
-            number = self.number_of(family.effect) + self.range_of(family)
+            number = self.number_of(family.effect) + self.range_of(family) + self.cells_of(family)
             parts.append(f"{self.named(family)} {number}{words}")
         few = [family.name for family in self.families if not family.effect]
         if undecided:
-            parts.append(f"{undecided} other{'s' if undecided > 1 else ''} open")
+            against = sum(family.against(self.verdict.region) for family in undecided)
+            parts.append(f"{len(undecided)} open" + (f", {against} of them {AGAINST}" if against else ""))
         if parts and few:
             named = few if len(few) < 3 else [f"{len(few)} others"]
             parts.append(f"{' and '.join(named)}: too few runs")
@@ -272,7 +286,7 @@ class Claims(Document):
 
 def document(config: Config, sources: Sources) -> Claims:
     """Return text and numbers of all claims; config holds conf/claim, conf/table and conf/figure."""
-    every = claims(config["claims"], config["tables"], config["figures"], sources)
+    every = claims(config["claims"], {**config["tables"], **config["figures"]}, sources)
     rows = [{"claim": claim.name, "word": claim.word.value, **row} for claim in every for row in claim.rows]
     forests = {claim.name: forest_plot(claim) for claim in every if claim.measured}
     beyond = {name: table for name, table in config["tables"].items() if "questions" in table}
@@ -282,15 +296,9 @@ def document(config: Config, sources: Sources) -> Claims:
     return Claims(config["name"], CAPTION, sheets, numbers, claims=every, forests=forests)
 
 
-def claims(
-    configs: Mapping[str, Config],
-    tables: Mapping[str, Config],
-    figures: Mapping[str, Config],
-    sources: Sources,
-) -> list[Claim]:
-    """Return every claim of conf/claim with its verdict, in its order."""
-
-    measured, every = Measured(sources, {**tables, **figures}), []
+def claims(configs: Mapping[str, Config], shown: Mapping[str, Config], sources: Sources) -> list[Claim]:
+    """Return every claim of conf/claim with its verdict, in its order; shown: tables and figures by name."""
+    measured, every = Measured(sources, shown), []
     for name, config in sorted(configs.items(), key=lambda item: item[1]["order"]):
         settings = list(get_method(config["_target_"])(config, measured))
         verdict = judge(settings, region_of(config), config.get("least", LEAST))
@@ -314,7 +322,7 @@ def rows_of(claim: Claim, family: Family) -> list[Fields]:
         return about | dict(numbers) | rest
 
     least = claim.verdict.least
-    n = sum(setting.n for setting in family.counted(least))
+    n = sum(setting.n for setting in family.counted)
     rows = [row("", family.effect, family.paper, n=n, verdict=family.word.value, remark="", command="")]
     for setting in family.settings:
         verdict = "counted" if counts(setting, least) else "not counted" if setting.n else "not measured"

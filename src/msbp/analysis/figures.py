@@ -256,16 +256,23 @@ def comparison(angles: pd.DataFrame) -> str:
 
 def departure(config: Config, sources: Sources) -> Plot:
     """‖sent − true‖ / ‖true‖ of gradients summed over an epoch, by epoch: weights solid, biases dashed."""
-    figure = Figure("Departure from the true gradient", "epoch", "share of its norm")
-    parts = [sources.angles[:0]]
+    figure = Figure("Departure from the true gradient", "epoch", "share of its norm", log="y")
+    parts, at_the_end = [sources.angles[:0]], []
     for colour, row in enumerate(rows_of(config), 1):
         angles = sources.angles_of(row)
         angles = angles[[record.get("departure") is not None for record in angles.record]]
-        for kind, style in (("weight", "-"), ("bias", "--")) if len(angles) else ():
+        parts.append(angles)
+        if angles.empty:
+            continue
+        lasts = []
+        for kind, style in (("weight", "-"), ("bias", "--")):
             values = pd.Series([record["departure"][kind] for record in angles.record], angles.index)
             line = over_training(values, angles.epoch)
             figure.series.append(Series(f"{row.label}: {kind}", line, colour, style))
-        parts.append(angles)
+            lasts.append(f"{line.y.iloc[-1]:.2f}")
+        at_the_end.append(f"{row.label} {' and '.join(lasts)} (n = {angles.seed.nunique()})")
+    if at_the_end:
+        figure.note = f"Of weights and biases at the end of training: {', '.join(at_the_end)}."
     return plot(config, sources, figure, angles=pd.concat(parts))
 
 

@@ -62,19 +62,24 @@ def with_records(
 ) -> Change:
     """Return the change to the file at path by the records that the documents use.
 
+    A figure of angles leaves records of the same signature and seed as they are, for they may have times.
     ValueError where a record must not be published.
 
     allow_dirty: also runs of uncommitted code. replace: also by runs of another commit, though others stay.
     """
     if missing := [each.name for each in documents if each.used.empty]:
         raise ValueError(f"no runs of {', '.join(missing)} on record; python -m src.report lists what to run")
-    chosen = pd.concat([each.used for each in documents]).drop_duplicates(KEY)  # rows share runs
-    for _, run in chosen.iterrows():
-        refuse_unfit(run, allow_dirty)
-    chosen["record"] = chosen.record.map(without_paths)
     damaged: list[str] = []
     old = read_runs(path, damaged)
     refuse_damaged(damaged)
+    used = [
+        without(each.used, old) if isinstance(each, Plot) and len(each.angles) else each.used
+        for each in documents
+    ]
+    chosen = pd.concat(used).drop_duplicates(KEY)  # rows share runs
+    for _, run in chosen.iterrows():
+        refuse_unfit(run, allow_dirty)
+    chosen["record"] = chosen.record.map(without_paths)
     change = change_of(old, chosen)
     if len(change.mixed) and not replace:
         exchanges = "; ".join(exchange(row) for _, row in change.mixed.iterrows())
@@ -88,6 +93,11 @@ def with_records(
     stored = {(run["signature"], run["seed"]): run for run in every}
     change.text = "".join(map(json_text, stored.values()))
     return change
+
+
+def without(runs: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs whose signature and seed no other run has."""
+    return runs[~runs.set_index(KEY).index.isin(others.set_index(KEY).index)]
 
 
 def change_of(old: pd.DataFrame, chosen: pd.DataFrame) -> Change:
@@ -221,8 +231,10 @@ def shown(document: Document, folder: str) -> str:
             f"{document.caption} Not measured yet: {'; '.join(f'`{words}`' for words in document.missing)}\n"
         )
     image = f"![{document.caption}]({'' if folder == '.' else f'{folder}/'}{document.name}.svg)\n"
-    note = f"{document.figure.note} {document.repeat}" if folder == "." else ""  # the front page has no notes
-    return image + (f"\n{wrapped(note.translate(MARKDOWN))}\n" if note else "")
+    if folder != ".":  # the front page has no notes
+        return image
+    note = f"{document.figure.note.translate(MARKDOWN)} {document.repeat}"
+    return f"{image}\n{wrapped(note.strip())}\n"
 
 
 def shown_in(text: str, part: Callable[[str], str], page: object = "the text") -> str:

@@ -36,7 +36,7 @@ TEMPLATE = Path(__file__).with_name("page.html")
 ROWS = "msbp.analysis.table_text.document"
 FIRST, PICTURE = "headline", "tradeoff"
 WIDTH, HEIGHT = 100, 30  # of the summary on a terminal
-SCORES = {"accuracy": "Acc (%)", "uas": "UAS (%)", "bleu": "Test BLEU"}
+METRIC_HEADERS = {"accuracy": "Acc (%)", "uas": "UAS (%)", "bleu": "Test BLEU"}
 BASELINE = "baseline"
 GROUPS = "task", "method", "model"
 SHOWN = 6  # keys of a line, for which one of the terminal has room
@@ -198,7 +198,7 @@ def block_rows(runs: pd.DataFrame, title: str) -> list[Fields]:
     first = [part.iloc[0] for _, part in runs.groupby("signature", sort=False)]
     alike = [run.config["method"] for run in first]
     first.sort(key=lambda run: (run.method != BASELINE, label(run, alike)))
-    header = SCORES.get(first[0].metric, first[0].metric)
+    header = METRIC_HEADERS.get(first[0].metric, first[0].metric)
     about = {"title": title, "task": first[0].task, "seeds": 1, "header": header}
     rows = [
         {**about, "label": label(run, alike), **run[["method", "signature", "r", "gamma", "hidden"]]}

@@ -16,7 +16,7 @@ from .render import COMMAND, EMPTY, Document, Sheet
 from .runs import Sources, bleu_rules
 from .settings import SECONDS, Config
 from .significance import bootstrap_notes, mean_interval, paired_t
-from .tables import DELTAS, OTHER, RATIOS, SHARES, Table, fill, numbers
+from .tables import DELTAS, NOT_RUN, OTHER, RATIOS, SHARES, Table, fill, numbers
 from .verdicts import LEAST, Family, Interval, Region, Setting, Verdict, Word, judge
 
 HEADERS = {
@@ -26,7 +26,7 @@ HEADERS = {
 MATTERS = 0.1  # points of score: the practical margin of the claims
 NAMES = {"baseline": "Baseline", "sbp": "SBP", "msbp": "MSBP"}
 HEADLINE = ["Task", "BP ×", "total ×", *NAMES.values()]
-SCORES = {"Acc (%)": "acc.", "UAS (%)": "UAS", "Test BLEU": "BLEU"}
+SHORT_HEADERS = {"Acc (%)": "acc.", "UAS (%)": "UAS", "Test BLEU": "BLEU"}
 LICENSED = "Open data in place of licensed corpora"
 LEGEND = (
     "BP ×, total ×: how many times faster MSBP is than the baseline: in the backward pass of a "
@@ -35,7 +35,6 @@ LEGEND = (
     "the seeds or folds that the methods share."
 )
 ANSWERS = {Word.REPRODUCED: "yes", Word.NOT: "no", Word.IN_PART: "in part", Word.OPEN: "open"}
-NOT_RUN = ["not run yet", EMPTY, "0", EMPTY]
 QUESTION_NOTE = (
     f"Differences over at least {LEAST} equal seeds. Yes: the interval is on the side of the sentence. No: "
     "it is on the other side by more than the margin. Open: neither. Holm corrects for the settings of a "
@@ -263,7 +262,7 @@ def headline_rows(config: Config, table: Table, benchmarks: Sequence[Result]) ->
         measured = rows.index[rows.n > 0]
         scores = table.common(*rows["index"][measured]) if len(measured) else pd.DataFrame()
         n = f"{len(scores)} folds" if block.get("folds") else f"n = {len(scores)}"
-        task = f"{block['label']} ({SCORES.get(block['score'], block['score'])}, {n})"
+        task = f"{block['label']} ({SHORT_HEADERS.get(block['score'], block['score'])}, {n})"
         texts = dict(zip(measured, map(score_cell, scores.mean(), scores.std()), strict=True))
         total = rows.total_ratio["msbp"]
         speed_ups = [step_speed_up(block["case"], benchmarks), EMPTY if pd.isna(total) else f"{total:.1f}×"]
@@ -337,7 +336,7 @@ def questions(configs: Mapping[str, Config], sources: Sources) -> Sheet:
     """Return a block for every question of these tables, headed by it and its answer."""
     text = Sheet("beyond", "Beyond the paper", below=[QUESTION_NOTE])
     for config, question, answer in judged(configs, sources):
-        rows = list(map(row_of_family, answer.families)) or [NOT_RUN]
+        rows = list(map(row_of_family, answer.families)) or [[NOT_RUN, EMPTY, "0", EMPTY]]
         lines = [[*row, f"python scripts/reproduce.py table={config['name']}"] for row in rows]
         header = [question["sentence"], "difference (95 % interval)", "n", ANSWERS[answer.word], COMMAND]
         text.blocks.append(pd.DataFrame(lines, columns=header))

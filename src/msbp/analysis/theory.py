@@ -20,7 +20,7 @@ from .runs import Sources
 from .settings import Config, benchmark_command
 
 COSTS = ["row", "k", "nk + m log k", "of mn", "MFLOP", "of dense", "BP (ms)", "of dense", "MiB", "of dense"]
-MEASURED = ("theory", "mflop", "bp_ms", "mib")
+COMPARED = ("theory", "mflop", "bp_ms", "mib")
 LETTERS = {"k": "r", "hidden": "width"}
 NOTES = (
     "nk + m log k: operations of the backward pass for one example, in thousands, summed over the "
@@ -30,6 +30,7 @@ NOTES = (
     "one step. MiB: what building the row and its first steps add to resident memory.",
 )
 RUN = "python -m src.theory"
+ROUNDING = 1e-12  # the largest difference, in degrees or of cosines, that rounding alone makes
 CHECKS = ["check", "condition", "bound", "measured, worst", "problems", "holds", COMMAND]
 
 
@@ -71,13 +72,13 @@ def costs(result: Result, inputs: int, outputs: int) -> pd.DataFrame:
         for row, ks, widths in layers
     ]
     every = rows.assign(case=result["case"], sweep=result["sweep"], width=dense.k)
-    every = every.join(rows.loc[rows.row == "dense", [*MEASURED]].add_prefix("dense_"))
-    for cost in MEASURED:
+    every = every.join(rows.loc[rows.row == "dense", [*COMPARED]].add_prefix("dense_"))
+    for cost in COMPARED:
         whole = every[f"dense_{cost}"]
         every[f"{cost}_share"] = every[cost] / whole.where(whole != 0)
     sparse = every[every.row.isin(["sbp", "msbp"])].sort_values("row", ascending=False, kind="stable")
     about = ["case", "sweep", "value", "row", "k", "width"]
-    costs = [form.format(cost) for form in ("{}", "dense_{}", "{}_share") for cost in MEASURED]
+    costs = [form.format(cost) for form in ("{}", "dense_{}", "{}_share") for cost in COMPARED]
     sparse = sparse.sort_index(kind="stable")[[*about, *costs]].round(6)
     return sparse.astype({"k": "Int64", "width": "Int64"})
 
@@ -97,7 +98,7 @@ def operations(widths: list[int], ks: list[int], inputs: int, outputs: int, memo
 
 def cost_cells(row: pd.Series) -> list[str]:
     line = [str(row.value).removesuffix(".0"), row.row.upper(), EMPTY if pd.isna(row.k) else str(row.k)]
-    for cost in MEASURED:
+    for cost in COMPARED:
         value, part = row[cost] / (1000 if cost == "theory" else 1), row[f"{cost}_share"]
         line += [digits(value), EMPTY if pd.isna(part) else f"{part:.1%}"]
     return line
@@ -113,9 +114,15 @@ def bounds(config: Config, sources: Sources) -> Document:
     below = [f"Not met by the paper's own network. {each}" for each in unmet]
     sheet = Sheet(config["name"], config["caption"], [pd.DataFrame(lines, columns=CHECKS)], below=below)
     return Document(
-        config["name"], config["caption"], [sheet], numbers.round(6), missing=[] if theory else [RUN],
+        config["name"], config["caption"], [sheet], significant(numbers), missing=[] if theory else [RUN],
         measured=bool(theory),
     )  # fmt: skip
+
+
+def significant(numbers: pd.DataFrame) -> pd.DataFrame:
+    """Return numbers with six significant digits; zero for what rounding alone makes."""
+    digits = numbers[["bound", "measured"]].map(lambda value: float(f"{value:.6g}"))
+    return numbers.assign(**digits.where(digits.abs() >= ROUNDING, 0.0))
 
 
 def bounds_figure(config: Config, sources: Sources) -> Plot:
@@ -143,11 +150,11 @@ def terminal(theory: Fields) -> str:
 
 
 def bound_cells(numbers: pd.DataFrame) -> list[list[str]]:
-    """Return the cells of checks: angles in degrees with two decimals, other numbers with four."""
+    """Return the cells of checks: angles with two decimals, other numbers with four significant digits."""
     lines = []
     for row in numbers.itertuples():
-        form = "{:.2f}°" if row.unit == "degrees" else "{:.4f}"
-        texts = [form.format(row.bound), form.format(round(row.measured, 4) + 0.0)]
+        form = "{:.2f}°" if row.unit == "degrees" else "{:.4g}°" if "degrees" in row.unit else "{:.4g}"
+        texts = [form.format(0.0 if abs(each) < ROUNDING else each) for each in (row.bound, row.measured)]
         lines.append([row.check, row.condition, *texts, str(row.problems), "yes" if row.holds else "no"])
     return lines
 
@@ -162,12 +169,13 @@ def checks(theory: Fields) -> Iterator[tuple[object, ...]]:
     """Yield check, condition, bound, worst measurement, unit, number of problems, and whether it holds."""
     for each in theory.get("lemma_2", ()):
         name = f"ρ = {each['rho']:g}; cosine above its bound by"
-        yield "Lemma 2", name, 0.0, each["least_margin"], "", each["trials"], each["holds"]
+        yield "Lemma 2", name, 0.0, each["least_margin"], "margin", each["trials"], each["holds"]
     for each in theory["lemma_3"]:
         for part, margin in each["least_margin"].items():
             if margin is not None:
                 name, degrees = f"r = {each['r']:g}; δ({part}) below its bound by", math.degrees(margin) + 0.0
-                yield "Lemma 3", name, 0.0, degrees, "", each["applies"][part], each["holds"]
+                problems = each["applies"][part]
+                yield "Lemma 3", name, 0.0, degrees, "margin in degrees", problems, each["holds"]
     for each in theory["lemma_4"]:
         if each["applies"]:
             theta, angle = (math.degrees(each[name]) for name in ("theta", "largest_angle"))

@@ -80,6 +80,7 @@ class Setting:
 
     values: the effect run by run, by seed; or effect, where runs have none of their own. n: runs, 0 where
     there are none. excluded: why it does not count, though it is shown. group: settings that share runs.
+    ps: of single tests, of each of its cells. aside: what the claim's sentence says beside the estimate.
     """
 
     family: str
@@ -92,6 +93,8 @@ class Setting:
     paper: float | None = None
     excluded: str = ""
     note: str = ""
+    ps: Sequence[float] = ()
+    aside: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,7 @@ class Family:
 
     name: str
     settings: list[Setting]
+    counted: list[Setting]
     effect: Effect | None = None
     paper: float | None = None
     word: Word = Word.OPEN
@@ -136,10 +140,6 @@ class Family:
             return False
         interval = self.effect.interval()
         return interval.high < region.low or interval.low > region.high
-
-    def counted(self, least: int = LEAST) -> list[Setting]:
-        """Return the settings that count."""
-        return [setting for setting in self.settings if counts(setting, least)]
 
 
 @dataclass
@@ -190,15 +190,14 @@ def judge(settings: Sequence[Setting], region: Region, least: int = LEAST) -> Ve
 
     least: runs of a setting that counts.
     """
-    families = [
-        Family(name, [s for s in settings if s.family == name])
-        for name in dict.fromkeys(setting.family for setting in settings)
-    ]
+    families = []
+    for name in dict.fromkeys(setting.family for setting in settings):
+        own = [setting for setting in settings if setting.family == name]
+        families.append(Family(name, own, [setting for setting in own if counts(setting, least)]))
     inside, outside = [], []
-    decided = [family for family in families if family.counted(least)]
+    decided = [family for family in families if family.counted]
     for family in decided:
-        counted = family.counted(least)
-        family.effect, family.paper = pool(counted), paper_effect(counted)
+        family.effect, family.paper = pool(family.counted), paper_effect(family.counted)
         inside.append(region.p_inside(family.effect))
         outside.append(region.p_outside(family.effect, family.paper))
     for family, p_inside, p_outside in zip(decided, holm(inside), holm(outside), strict=True):
