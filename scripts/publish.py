@@ -4,15 +4,24 @@ python scripts/publish.py table=main, or figure=angle; bench=true copies what `p
 Then the published tables and figures and the README's are rendered anew, from what is published alone.
 """
 
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import hydra
+import pandas as pd
 from omegaconf import DictConfig
 
 from msbp.analysis.figures import Plot
-from msbp.analysis.publish import contents, translations_of, with_angles, with_benchmarks, with_records
+from msbp.analysis.publish import (
+    contents,
+    refuse_altered,
+    translations_of,
+    with_angles,
+    with_benchmarks,
+    with_records,
+)
 from msbp.analysis.render import Document
 from msbp.analysis.report import document
 from msbp.analysis.runs import own
@@ -32,8 +41,10 @@ def main(cfg: DictConfig) -> None:
         run(cfg, settings_from(Path(CONF), compose))
 
 
-def run(cfg: DictConfig, settle: Settle) -> None:
+def run(cfg: DictConfig, settle: Settle, check: Callable[[pd.DataFrame], None] = refuse_altered) -> None:
     """Publish what is chosen, render anew what is published, and say what that changed.
+
+    check: raises ValueError for runs whose records do not agree with themselves.
 
     What is published is rendered first, without being written: what cannot be is refused before anything is
     added to it.
@@ -55,7 +66,12 @@ def run(cfg: DictConfig, settle: Settle) -> None:
         lines.append(f"{len(results)} benchmarks are in {published / BENCHMARKS}")
     if selected:
         measured = own(outputs, published, settle)
-        lines += add([document(config, measured) for config in selected], published, cfg, files)
+        for damaged in measured.damaged:
+            print(f"left out {damaged}", file=sys.stderr)
+        documents = [document(config, measured) for config in selected]
+        for each in documents:
+            check(each.used)
+        lines += add(documents, published, cfg, files)
     save(files)
     rewritten = save(rendered())
     print(*lines, "rewritten:", *[f"  {path}" for path in rewritten] or ["  nothing"], sep="\n")

@@ -131,9 +131,10 @@ def leave_out_what_has_no_data(plan: Plan, also: tuple[str, ...]) -> None:
     """
     needed = Counter(job.data for job in plan() if job.data)
     reasons = jobs.without_data((*data, *also) for data in needed)
+    left_out = "left out, since a dry run downloads nothing" if also else "left out"
     for data, count in needed.items():
         if why := reasons.get((*data, *also)):
-            print(f"{data[0]}: {count} runs left out. {why}", file=sys.stderr, flush=True)
+            print(f"{data[0]}: {count} runs {left_out}. {why}", file=sys.stderr, flush=True)
             plan.without.add(data)
 
 

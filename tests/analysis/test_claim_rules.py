@@ -162,7 +162,10 @@ def test_the_gain_is_the_mean_over_gamma_and_its_cells_are_tested(evidence):
     seen = evidence(test=cells(about(96), about(98), about(99)))
     (found,) = claim_rules.gains_over_gamma({"grid": GRID}, seen)
     assert list(found.values) == pytest.approx([2.5] * 4)
-    assert found.note == "Welch's p is below 5 % at 2 of 2 γ, by Holm at 2" and found.command == "sweep"
+    assert (
+        found.note == "Welch's p is below 5 % at 2 of 2 γ, by Holm over these at 2"
+        and found.command == "sweep"
+    )
     assert len(found.ps) == 2 and max(found.ps) < 0.05
 
 
@@ -179,7 +182,7 @@ def test_deviations_are_compared_with_all_gamma_and_with_the_baseline(evidence):
     seen = evidence(test=cells(about(96, wide), about(98), about(99), base=about(98)))
     (found,) = claim_rules.deviations({"grid": GRID, "paper_table": "f_test"}, seen)
     assert math.exp(found.paper) == pytest.approx(6**0.5) and found.n == 4
-    assert found.note == "F's p is below 5 % at 0 of 2 γ, by Holm at 0"
+    assert found.note == "F's p is below 5 % at 0 of 2 γ, by Holm over these at 0"
     assert estimate(found) == pytest.approx(math.log(3), abs=0.2)
     (found,) = claim_rules.deviation_of_sbp({"grid": GRID, "paper": 1.7}, seen)
     assert math.exp(found.paper) == pytest.approx(1.7) and found.n == 4

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hydra.errors import HydraException
 
+from msbp.analysis.publish import refuse_altered
+from msbp.analysis.runs import read_runs
 from msbp.analysis.settings import catalogue, settings_from
 from msbp.cli import explain
 from msbp.config import CONF, ROOT, compose
@@ -57,7 +59,7 @@ def put(paths, settle, capsys):
     """Return the output of publishing."""
 
     def put(*words):
-        publish(compose([*words, *paths], "publish"), settle)
+        publish(compose([*words, *paths], "publish"), settle, check=lambda runs: None)
         return capsys.readouterr().out
 
     return put
@@ -168,6 +170,25 @@ def test_publishing_uncommitted_code_is_refused_with_the_reason(put, leave, tmp_
     with pytest.raises(ValueError, match="uncommitted code, so nobody can repeat it"):
         put("table=extreme")
     assert not (tmp_path / "published").exists()
+
+
+@pytest.mark.parametrize("fields", [{"task": "polarity"}, {"method": "msbp"}, {"signature": "00000000"}])
+def test_a_record_that_disagrees_with_its_configuration_is_not_published(leave, tmp_path, fields):
+    config = compose([*EXTREME, "method=sbp", "method.r=0.001"])
+    record = {"signature": signature(config), "task": "mnist", "method": "sbp", "config": settings(config)}
+    leave(**record | fields)
+    with pytest.raises(ValueError, match="its configuration is that of mnist sbp .*the record was altered"):
+        refuse_altered(read_runs(tmp_path / "runs", []))
+    leave(**record)
+    refuse_altered(read_runs(tmp_path / "runs" / f"{record['signature']}-0", []))
+
+
+def test_publishing_names_records_that_cannot_be_read(paths, put, leave, settle, capsys):
+    leave(*EXTREME, "method=baseline", seed=1)
+    cut = leave(*EXTREME, "method=baseline", seed=0)
+    cut.write_text(cut.read_text()[:200])
+    publish(compose(["table=extreme", *paths], "publish"), settle, check=lambda runs: None)
+    assert f"left out {cut}: not whole JSON" in capsys.readouterr().err
 
 
 UNCLOSED = "<!-- table: extreme -->\nmine\n"

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from msbp.sparse import convert, dense, memories, revert, status
+from msbp import sparse
+from msbp.sparse import convert, cross_entropy, dense, memories, revert, status
 
 from .problems import mlp
 
@@ -136,6 +137,27 @@ def test_memory_stays_out_of_the_state_dict_by_default_and_after_revert(build, d
     assert list(model.state_dict()) != plain
     revert(model)
     assert list(model.state_dict()) == plain
+
+
+@pytest.mark.parametrize("gamma", [0.0, 0.5])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@each_network
+def test_a_layer_that_is_reverted_before_the_backward_pass_is_refused(build, data, keys, dtype, gamma):
+    model = build().to(dtype)
+    convert(model, 0.25, gamma, layers=["0"])
+    out = model(data().to(dtype))
+    revert(model)
+    with pytest.raises(RuntimeError, match="was reverted between the forward and the backward"):
+        (out[0] if isinstance(out, tuple) else out).sum().backward()
+
+
+def test_the_direct_backward_pass_refuses_a_reverted_layer_as_well():
+    model = mlp(6, 20, 3)
+    convert(model)
+    loss = cross_entropy(model(torch.randn(4, 6)), torch.tensor([0, 1, 2, 0]))
+    revert(model)
+    with pytest.raises(RuntimeError, match="was reverted"):
+        sparse.backward(loss)
 
 
 def test_memory_of_another_width_is_refused_by_key():

@@ -151,7 +151,7 @@ def tested(setting: Setting, name: str, tests: Sequence[Tested | None]) -> Setti
     """Return a setting with the p of its tests, one for each γ, and a note on how many of them reject."""
     ps = [test.p for test in tests if test]
     below, by_holm = (sum(p < LEVEL for p in each) for each in (ps, holm(ps)))
-    note = f"{name} p is below 5 % at {below} of {len(tests)} γ, by Holm at {by_holm}"
+    note = f"{name} p is below 5 % at {below} of {len(tests)} γ, by Holm over these at {by_holm}"
     return replace(setting, ps=ps, note=note)
 
 

@@ -1,7 +1,6 @@
 """The paper's claims as a document: all verdicts, then the families and settings of each claim."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -189,9 +188,8 @@ class Claim:
         """Return the least and the largest estimate of several settings that are pooled."""
         effects = [effect_of(setting) for setting in family.counted]
         shown = sorted(self.unit.shown(effect.estimate) for effect in effects if effect)
-        if len(shown) < 2:
-            return ""
-        return f", its settings {self.unit.text(shown[0])} to {self.unit.text(shown[-1])}"
+        least, most = (self.unit.text(each) for each in (shown[0], shown[-1])) if shown else ("", "")
+        return "" if least == most else f", its settings {least} to {most}"
 
     def cells_of(self, family: Family) -> str:
         """Return how many of the cells of several settings are significant, each by a test of its own."""
@@ -199,7 +197,7 @@ class Claim:
         if len(family.counted) < 2 or not ps:
             return ""
         below, by_holm = (sum(p < LEVEL for p in each) for each in (ps, holm(ps)))
-        return f", significant in {below} of {len(ps)} cells, by Holm in {by_holm}"
+        return f", significant in {below} of {len(ps)} cells, by Holm over all in {by_holm}"
 
     def difference_of(self, family: Family) -> str:
         """Return that pooled settings differ, with p, where they do."""
@@ -349,7 +347,7 @@ def summary(claims: Sequence[Claim]) -> Sheet:
 
 
 def bullets(claims: Sequence[Claim]) -> str:
-    """Return the decided claims as a Markdown list with their numbers, and how many are open.
+    """Return the decided claims as a Markdown list with their numbers, then the open ones by their reason.
 
     A title says what a difference in points is; for ratios and slopes the line says what is measured.
     """
@@ -357,10 +355,11 @@ def bullets(claims: Sequence[Claim]) -> str:
     known = sorted((c for c in claims if c.word != Word.OPEN), key=lambda claim: order.index(claim.word))
     named = {c.name: "" if c.config["unit"] == "points" else f"{c.config['effect']}: " for c in known}
     lines = [f"**{c.word.capitalize()}**: {c.config['title']}. {named[c.name]}{c.short}." for c in known]
-    if count := len(claims) - len(known):
-        reasons = Counter(claim.reason_open for claim in claims if claim.word == Word.OPEN)
-        parts = [f"{reason} ({number})" for reason, number in reasons.most_common()]
-        lines.append(f"**Open**: {count} further claims: {'; '.join(parts)}.")
+    reasons: dict[str, list[str]] = {}
+    for claim in claims:
+        if claim.word == Word.OPEN:
+            reasons.setdefault(claim.reason_open, []).append(claim.config["title"])
+    lines += [f"**Open**, {reason}: {'; '.join(titles)}." for reason, titles in reasons.items()]
     return "".join(f"{bullet(line)}\n" for line in lines)
 
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from ..files import json_text
 from ..measurements import Result, packed_file, read_benchmarks, read_translations
-from ..record import HYPOTHESES
+from ..record import HYPOTHESES, signature
 from . import benchmarks
 from .claims import Claims, bullets
 from .figures import Plot
@@ -141,6 +141,18 @@ def without_paths(value: object) -> object:
 def exchange(row: pd.Series) -> str:
     named = f"{row.task_old} {row.method_old} seed {row.seed} ({row.signature})"
     return f"{named}: commit {row.commit_old[:8]} by {row.commit_new[:8]}"
+
+
+def refuse_altered(runs: pd.DataFrame) -> None:
+    """Raise ValueError for a run whose signature, task or method is not that of its configuration."""
+    for _, run in runs.iterrows():
+        config = run.config
+        described = signature(config), config["task"].get("name"), config["method"].get("name")
+        if described != (run.signature, run.task, run.method):
+            raise ValueError(
+                f"{run.task} {run.method} seed {run.seed} ({run.signature}): its configuration is that of "
+                f"{described[1]} {described[2]} ({described[0]}), so the record was altered; run it again"
+            )
 
 
 def refuse_unfit(run: pd.Series, allow_dirty: bool) -> None:

@@ -31,8 +31,8 @@ LICENSED = "Open data in place of licensed corpora"
 LEGEND = (
     "BP ×, total ×: how many times faster MSBP is than the baseline: in the backward pass of a "
     "benchmarked step (one benchmark for both parsers, one for both taggers), and in whole runs without "
-    f"evaluation; {EMPTY}: no comparable times. Scores: means in percent ± standard deviations over "
-    "the seeds or folds that the methods share."
+    f"evaluation (*: in the benchmarked step, where runs have no comparable times); {EMPTY}: not measured. "
+    "Scores: means in percent ± standard deviations over the seeds or folds that the methods share."
 )
 ANSWERS = {Word.REPRODUCED: "yes", Word.NOT: "no", Word.IN_PART: "in part", Word.OPEN: "open"}
 QUESTION_NOTE = (
@@ -264,20 +264,23 @@ def headline_rows(config: Config, table: Table, benchmarks: Sequence[Result]) ->
         n = f"{len(scores)} folds" if block.get("folds") else f"n = {len(scores)}"
         task = f"{block['label']} ({SHORT_HEADERS.get(block['score'], block['score'])}, {n})"
         texts = dict(zip(measured, map(score_cell, scores.mean(), scores.std()), strict=True))
-        total = rows.total_ratio["msbp"]
-        speed_ups = [step_speed_up(block["case"], benchmarks), EMPTY if pd.isna(total) else f"{total:.1f}×"]
-        cells = [task, *speed_ups, *(texts.get(name) or EMPTY for name in NAMES)]
+        of_runs, (bp, total) = rows.total_ratio["msbp"], step_speed_ups(block["case"], benchmarks)
+        if pd.notna(of_runs):
+            total = f"{of_runs:.1f}×"
+        elif total != EMPTY:
+            total += "*"
+        cells = [task, bp, total, *(texts.get(name) or EMPTY for name in NAMES)]
         yield [*cells, "", block["stand_in"], len(measured)]
 
 
-def step_speed_up(case: str, benchmarks: Sequence[Result]) -> str:
-    """Return how many times faster MSBP's backward pass is than the baseline's, in steps of the benchmark."""
+def step_speed_ups(case: str, benchmarks: Sequence[Result]) -> tuple[str, str]:
+    """Return how many times faster than the baseline MSBP is in BP and in total, in benchmarked steps."""
     for result in benchmarks:
         if (result["case"], result["sweep"], result["threads"]) == (case, None, 1) and whole_pass(result):
             by_name = {row["name"]: row["vs_dense"] for row in result["rows"]}
             if by_name.get("msbp"):
-                return f"{by_name['msbp']['bp']:.1f}×"
-    return EMPTY
+                return f"{by_name['msbp']['bp']:.1f}×", f"{by_name['msbp']['total']:.1f}×"
+    return EMPTY, EMPTY
 
 
 def differences(config: Config, sources: Sources) -> Document:

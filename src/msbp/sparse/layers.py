@@ -1,9 +1,11 @@
 """Choice of the layers that convert makes sparse: by pattern, or the hidden ones of a model."""
 
 import fnmatch
+import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from numbers import Integral
+from typing import Any
 
 from torch import nn
 from torch.nn.utils import parametrize
@@ -18,6 +20,23 @@ MIN_WIDTH = 128  # of inputs and outputs; narrower layers gain nothing on averag
 OUTPUT_CONTAINERS = ("head", "heads", "lm_head", "classifier", "fc", "score", "qa_outputs")
 OUTPUT_NAMES = (*OUTPUT_CONTAINERS, "decoder")
 ADAPTER = re.compile(r"(^|[._])(lora|adapters?)([._]|$)", re.IGNORECASE)
+
+
+def refuse_reverted(backward: Callable) -> Any:
+    """Return a backward pass that raises RuntimeError where a layer was reverted since the forward pass."""
+
+    @functools.wraps(backward)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return backward(*args, **kwargs)
+        except AttributeError as error:
+            if not isinstance(error.obj, nn.Module) or isinstance(error.obj, Converted):
+                raise
+            raise RuntimeError(
+                f"{error.obj} was reverted between the forward and the backward pass; run both again"
+            ) from error
+
+    return run
 
 
 def ratios_of(r: float | Mapping[Pattern, float]) -> dict[Pattern, float]:

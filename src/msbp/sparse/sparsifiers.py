@@ -1,7 +1,8 @@
 """Sparsifying functions S of the paper (Definition 3): which k entries of a gradient are propagated.
 
 Letters: B batch, n width (out_features), k kept. A sparsifier maps v (B, ..., n) to a tensor of that shape.
-The paper's is top_k, which alone has CPU kernels; the others are here to compare it with, in torch.
+The paper's is top_k, which alone has CPU kernels (kernels/select.py); the others are here to compare it
+with, in torch.
 """
 
 import math

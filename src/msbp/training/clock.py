@@ -1,4 +1,4 @@
-"""Seconds per phase of training; work outside of phases is not timed."""
+"""Seconds per phase of training, which `Run.step` in trainer.py delimits; other work is not timed."""
 
 import math
 import time

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..buffers import uses_kernel
+from ..layers import refuse_reverted
 from ..torch_compat import Context, eager, eager_forward
 from .base import SparseConvolution
 from .patches import Grid
@@ -81,6 +82,7 @@ class Convolve(torch.autograd.Function):
 
     @staticmethod
     @eager
+    @refuse_reverted
     @once_differentiable
     def backward(ctx: ConvolveContext, grad: Tensor) -> tuple[Tensor | None, ...]:
         layer, (x, weight) = ctx.layer, ctx.saved_tensors
@@ -125,6 +127,7 @@ class Sparsify(torch.autograd.Function):
 
     @staticmethod
     @eager
+    @refuse_reverted
     @once_differentiable
     def backward(ctx: SparsifyContext, grad: Tensor) -> tuple[Tensor, None]:
         rows, active, windows = rows_of(grad)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..buffers import uses_kernel
+from ..layers import refuse_reverted
 from ..torch_compat import Context, Converted, eager, eager_forward
 from .base import SparseConvolution, flat_top_k
 from .patches import (
@@ -142,6 +143,7 @@ class MaxPass(torch.autograd.Function):
 
     @staticmethod
     @eager
+    @refuse_reverted
     @once_differentiable
     def backward(ctx: MaxContext, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, index, offsets, weight, pooled, start = ctx.saved_tensors

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..buffers import address, address_of, empty, kernels_allowed, plain, supports
+from ..layers import refuse_reverted
 from ..torch_compat import Context, autocast_anywhere, eager
 from .stage import SavedStage, Stage, pull, push
 from .workspace import Workspace
@@ -192,6 +193,7 @@ class Pass(torch.autograd.Function):
 
     @staticmethod
     @eager
+    @refuse_reverted
     def backward(ctx: PassContext, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise RuntimeError(
