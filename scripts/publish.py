@@ -44,10 +44,10 @@ def main(cfg: DictConfig) -> None:
 def run(cfg: DictConfig, settle: Settle, check: Callable[[pd.DataFrame], None] = refuse_altered) -> None:
     """Publish what is chosen, render anew what is published, and say what that changed.
 
-    check: raises ValueError for runs whose records do not agree with themselves.
-
     What is published is rendered first, without being written: what cannot be is refused before anything is
     added to it.
+
+    check: raises ValueError for runs whose records do not agree with themselves.
     """
     conf = Path(CONF)
     outputs, published = (Path(cfg.paths[key]) for key in ("outputs", "published"))

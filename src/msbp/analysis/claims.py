@@ -112,7 +112,7 @@ class Claim:
 
     @property
     def measured(self) -> bool:
-        """Whether a setting has runs."""
+        """True if a setting has runs."""
         return any(setting.n for family in self.verdict.families for setting in family.settings)
 
     @property
@@ -143,7 +143,7 @@ class Claim:
 
     @property
     def beside(self) -> list[str]:
-        """What settings say beside their effects, after the estimate over all k where `pooled` is set."""
+        """Remarks of the settings, after the estimate over all k where `pooled` is set."""
         counted = [s for family in self.verdict.families for s in family.counted]
         asides = [setting.aside for setting in counted if setting.aside]
         if not self.config.get("pooled") or not counted:
