@@ -142,6 +142,8 @@ def gather_candidates(bits, lanes, threshold, candidates, magnitudes):
     gathered = 0
     for i in range(0, lanes, LANES):
         word, at = reaches(bits, i, np.int32(threshold)), gathered
+        if word == 0:  # rare in narrow rows, common in wide ones
+            continue
         gathered += ones(word)
         while True:  # by groups: most words need one, and the processor predicts that
             for q in range(GROUP):  # what a group has too many is overwritten
