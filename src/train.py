@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
+from pydoc import locate
 from typing import Annotated, TypeVar
 
 import hydra
@@ -36,6 +37,7 @@ from msbp.training.trainer import Run, Trainer, trial_parameter
 log = logging.getLogger(__name__)
 DEV_BATCHES = 10  # for dropped_fraction
 Part = TypeVar("Part")
+PROTOCOLS: dict[str, type] = {"task": Task, "method": Method, "trainer": Trainer}
 
 
 def _described(node: Fields) -> Fields:
@@ -91,8 +93,17 @@ class Request:
         for key in not_finite(record.settings(cfg)):
             raise ValueError(f"{key} must be finite, got {OmegaConf.select(cfg, key)}")
         check(cfg.model)
+        target = locate(str(cfg.model.get("_target_")))
+        if isinstance(target, type) and not issubclass(target, nn.Module):
+            raise ValueError(f"model._target_ must be a torch.nn.Module, got {target.__name__}")
         parts = {part: build(cfg[part]) for part in ("task", "method", "trainer", "optimizer")}
         parts["lr_scheduler"] = build(cfg.lr_scheduler) if cfg.get("lr_scheduler") else None
+        for part, kind in PROTOCOLS.items():
+            if not isinstance(parts[part], kind):
+                raise ValueError(
+                    f"{part}._target_ must have all attributes of {kind.__module__}.{kind.__name__}, got "
+                    f"an object of type {type(parts[part]).__name__}; leave it out for the task's own"
+                )
         _try_out(parts["optimizer"], parts["lr_scheduler"])
         for part in ("task", "model", "method"):
             if not str(cfg[part].get("name", "")).strip():

@@ -212,6 +212,11 @@ REFUSED = [
     ("paths.outputs=3.5", "paths.outputs must be text, got 3.5"),
     ("optimizer=null", "optimizer must be a node with a _target_, got None"),
     ("trainer=null", "trainer must be a node with a _target_, got None"),
+    *(
+        (f"{part}._target_=builtins.dict", f"{part}._target_ must have all attributes of msbp.")
+        for part in ("task", "method", "trainer")
+    ),
+    ("model._target_=builtins.dict", "model._target_ must be a torch.nn.Module, got dict"),
     ("optimizer.lr=true", "optimizer.lr must be a number, got True"),
     ("optimizer.lr=-1", "optimizer: Invalid learning rate: -1"),
     ("optimizer._target_=os.getcwd", "there is no key optimizer.lr; there are none"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import pydantic.dataclasses
 import torch
@@ -18,6 +18,7 @@ Ratio = Annotated[float, Field(gt=0, le=1, description="for full backpropagation
 Gamma = Annotated[float, Field(ge=0, le=1, description="0 is SBP, without memory")]
 
 
+@runtime_checkable
 class Method(Protocol):
     """A backward pass for the hidden layers of a model."""
 

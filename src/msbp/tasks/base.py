@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import Annotated, ClassVar, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
@@ -52,6 +52,7 @@ class Score:
     texts: Sequence[str] = ()
 
 
+@runtime_checkable
 class Task(Protocol[Split]):
     """Data, their order, a loss and a score.
 
