@@ -29,6 +29,25 @@ def test_g_holds_entries_of_v_at_their_positions(kind, selection):
         assert torch.equal(g, v * (g != 0).any(0)) and columns < n
 
 
+@each_kind
+@pytest.mark.parametrize("selection", ["per_example", "unified"])
+@pytest.mark.parametrize("width", [1, 17, 50, 100, 520])
+def test_all_entries_are_propagated_where_k_is_the_width(kind, selection, width):
+    sparsifier, v = sparsifier_of(kind, selection, False), torch.randn(B, width)
+    for _ in range(2):
+        torch.testing.assert_close(sparsifier(v, width), v)
+
+
+@pytest.mark.parametrize("make", [*OTHER_SPARSIFIERS.values(), lambda: Energy(share=0.8, least=1, most=15)])
+@pytest.mark.parametrize("exponent", [-100, -60, 60, 100])
+def test_the_choice_does_not_depend_on_the_scale_of_the_gradient(make, exponent):
+    torch.manual_seed(2)
+    v, scale = torch.randn(B, n), 2.0**exponent
+    sparsifier = make()
+    other = copy.deepcopy(sparsifier)
+    torch.testing.assert_close(other(v * scale, k) / scale, sparsifier(v, k))
+
+
 @pytest.mark.parametrize("kind", ["random", "importance"])
 @pytest.mark.parametrize("selection", ["per_example", "unified"])
 def test_random_choices_keep_k_entries_and_their_mean_is_the_gradient(kind, selection):

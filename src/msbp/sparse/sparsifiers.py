@@ -109,11 +109,15 @@ class OtherSparsifier(nn.Module, ABC):
 
     def forward(self, v: Tensor, k: int) -> Tensor:
         magnitude = v.abs()
-        if not torch.isfinite(magnitude).all():
+        if self.keeps_all(k, v.shape[-1]) or not torch.isfinite(magnitude).all():
             return v  # which is propagated whole
         if self.shared:
             magnitude = magnitude.sum(dim=0, keepdim=True)
         return v * self.weights(magnitude, k)
+
+    def keeps_all(self, k: int, n: int) -> bool:
+        """Return whether all n entries of a row are kept at this k."""
+        return k >= n
 
     @abstractmethod
     def weights(self, magnitude: Tensor, k: int) -> Tensor:
@@ -153,6 +157,17 @@ class ImportanceK(OtherSparsifier):
         return torch.where(chosen, 1 / p if self.scaled else 1.0, 0).to(magnitude.dtype)
 
 
+def squares_of(magnitude: Tensor) -> Tensor:
+    """Return the squares of magnitudes (..., n), in units of a power of two near each row's largest.
+
+    That changes no choice by their ratios, and squares of very large or small gradients neither overflow nor
+    vanish.
+    """
+    magnitude = magnitude.to(torch.promote_types(magnitude.dtype, torch.float32))
+    exponent = torch.frexp(magnitude.amax(-1, keepdim=True)).exponent
+    return torch.ldexp(magnitude, -exponent.clamp(-126, 126)).square()
+
+
 def inclusion(magnitude: Tensor, k: int) -> Tensor:
     """Return min(1, c |v|) of magnitudes (..., n), where c makes the sum k; 0 for zeros."""
     falling = magnitude.topk(k).values
@@ -170,6 +185,7 @@ class Threshold(OtherSparsifier):
     """All entries above a running threshold, which moves so that a row keeps k on average.
 
     No entries have to be compared with one another, so that a row with larger gradients keeps more of them.
+    The layers of an nn.LSTM share one threshold, and the average is over all of them.
     """
 
     def __init__(self, name: str = "", **options: bool):
@@ -205,8 +221,11 @@ class Energy(OtherSparsifier):
         self.share, self.least, self.most = share, least, most
         self.log_odds = None if share else Level()  # of the share that is not kept
 
+    def keeps_all(self, k: int, n: int) -> bool:
+        return not self.share and k >= n
+
     def weights(self, magnitude: Tensor, k: int) -> Tensor:
-        squares = magnitude.square()
+        squares = squares_of(magnitude)
         total, level = squares.sum(-1, keepdim=True), self.log_odds
         falling, order = squares.topk(min(self.most or MANY * k, squares.shape[-1]))
         sums = falling.cumsum(-1)
@@ -233,14 +252,15 @@ class Energy(OtherSparsifier):
 class Block(OtherSparsifier):
     """The blocks of consecutive columns with the largest norms, as vector hardware has it: k / size of them.
 
-    At least one block is kept, so that a row may keep more than k entries; the last block may be narrower.
+    k / size is rounded, to at least one block, so that a row keeps more or fewer than k entries: for k = 20
+    one block of 16 or of 64. The last block may be narrower.
     """
 
     size = 16
 
     def weights(self, magnitude: Tensor, k: int) -> Tensor:
         n, size = magnitude.shape[-1], self.size
-        squares = nn.functional.pad(magnitude.square(), (0, -n % size)).unflatten(-1, (-1, size)).sum(-1)
+        squares = nn.functional.pad(squares_of(magnitude), (0, -n % size)).unflatten(-1, (-1, size)).sum(-1)
         best = largest(squares, min(max(1, round(k / size)), squares.shape[-1]))
         chosen = torch.zeros_like(squares, dtype=torch.bool).scatter_(-1, best, True)
         return chosen.repeat_interleave(size, -1)[..., :n]
