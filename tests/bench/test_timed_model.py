@@ -66,3 +66,11 @@ def test_the_first_steps_of_a_turn_are_not_measured():
     timings, _ = interleave([counted], block=3, settle=1, seconds=0, done=done.append)
     assert timings["counted"].seconds[:, 0].tolist() == timings["counted"].shapes == [1, 2, 4, 5, 7, 8]
     assert done[-1] == 1 and not counted.examples
+
+
+@pytest.mark.parametrize(
+    ("method", "share"), [("sbp", 0.04), ("adaptive", 0.1), ("weight_feedback", 1), ("baseline", 1)]
+)
+def test_arithmetic_is_counted_for_the_share_that_a_method_propagates(method, share):
+    row = {"own": [f"method={method}"]}
+    assert model("own", options=OPTIONS.model_copy(update={"rows": row})).r == pytest.approx(share)

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from ..config import build
+from ..methods import WeightFeedback
 from ..tasks.base import Batch, Splits, Task
 from ..training.clock import PHASES, Clock
 from ..training.trainer import Run
@@ -32,7 +33,8 @@ class Timing:
 class TimedModel:
     """The trainer's run of one configuration, on batches without end and with a random state of its own.
 
-    r: share of entries that the hidden layers propagate, as a mean over steps where they take turns.
+    r: share of entries that the hidden layers propagate, as a mean over steps where they take turns; the most
+    where it varies by example.
     k_per_layer: as in a record. examples: the first batch of each shape, for so many shapes.
     """
 
@@ -43,7 +45,9 @@ class TimedModel:
         turns = len(model.msbp_hidden_layers) if getattr(method, "schedule", "every") == "alternate" else 1
         self.name = name
         self.k_per_layer: dict[str, int] = method.install(model)
-        self.r: float = 1 - (1 - getattr(method, "r", 1.0)) / turns if self.k_per_layer else 1.0
+        every = isinstance(method, WeightFeedback) or not self.k_per_layer
+        r = 1.0 if every else getattr(method, "r", getattr(method, "r_max", 1.0))
+        self.r: float = 1 - (1 - r) / turns
         self.examples: dict[Shapes, Batch] = {}
         cpu = torch.device("cpu")
         self.run = Run(model.train(), build(cfg.optimizer), task, method, splits, cfg.seed, cpu, Clock())
