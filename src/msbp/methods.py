@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import pydantic.dataclasses
 import torch
@@ -136,6 +136,11 @@ class AdaptiveBackprop(Method):
         if self.r_min > self.r_max:
             raise ValueError(f"method.r_min={self.r_min} must be at most method.r_max={self.r_max}")
 
+    @property
+    def propagated(self) -> float:
+        """The largest share of a layer's entries that is propagated."""
+        return self.r_max
+
     def install(self, model: nn.Module) -> dict[str, int]:
         """Convert the hidden layers; the k of each layer is its largest."""
         kept = convert(model, self.r_max, self.gamma, skip_zero_rows=False)
@@ -165,6 +170,7 @@ class WeightFeedback(Method):
     r: Ratio
     gamma: Gamma = 1.0
     name: str = "weight_feedback"
+    propagated: ClassVar[float] = 1.0  # the share of ∂ℓ/∂h; r is that of the rows of ∂ℓ/∂W
 
     def install(self, model: nn.Module) -> dict[str, int]:
         """Fuse the model, as the baseline, and hook on the hidden layers' weights."""

@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.progress import Progress
 
 from ..config import build
-from ..methods import WeightFeedback
 from ..tasks.base import Batch, Splits, Task
 from ..training.clock import PHASES, Clock
 from ..training.trainer import Run
@@ -45,8 +44,7 @@ class TimedModel:
         turns = len(model.msbp_hidden_layers) if getattr(method, "schedule", "every") == "alternate" else 1
         self.name = name
         self.k_per_layer: dict[str, int] = method.install(model)
-        every = isinstance(method, WeightFeedback) or not self.k_per_layer
-        r = 1.0 if every else getattr(method, "r", getattr(method, "r_max", 1.0))
+        r = getattr(method, "propagated", getattr(method, "r", 1.0)) if self.k_per_layer else 1.0
         self.r: float = 1 - (1 - r) / turns
         self.examples: dict[Shapes, Batch] = {}
         cpu = torch.device("cpu")
