@@ -66,17 +66,20 @@ def updated(f: Lanes, p: ir.Value, first: ir.Value, second: ir.Value, keep, rate
 
 
 @intrinsic
-def step_row(typing, p, m, v, g, i, decay1, decay2, new1, new2, keep, rate, root, eps):
+def step_row(typing, p, m, v, g, i, ahead, decay1, decay2, new1, new2, keep, rate, root, eps):
     """One step of Adam for a row (i) with gradient g, all given by address.
 
-    Piece by piece: numba would leave the end of the row to scalar roots and divisions.
+    Piece by piece: numba would leave the end of the row to scalar roots and divisions. The row `ahead` bytes
+    further is fetched meanwhile, since a processor foresees only reads that go on line by line.
     """
 
     def build(context, b: ir.IRBuilder, signature, args):
-        addresses, columns, numbers = args[:4], args[4], args[5:]
+        addresses, columns, ahead, numbers = args[:4], args[4], args[5], args[6:]
 
         def piece(f: Lanes, offset: ir.Value) -> None:
             p, m, v, g = (b.add(address, offset) for address in addresses)
+            for address in (p, m, v):
+                f.prefetch(b.add(address, ahead))
             decay1, decay2, new1, new2, *constants = (f.splat(number) for number in numbers)
             gradient = f.load(g)
             first = f.times_plus(decay1, f.load(m), b.fmul(new1, gradient))
@@ -88,24 +91,26 @@ def step_row(typing, p, m, v, g, i, decay1, decay2, new1, new2, keep, rate, root
         ladder(b, columns, piece)
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 5, *[types.float32] * 8), build
+    return types.void(*[types.int64] * 6, *[types.float32] * 8), build
 
 
 @intrinsic
-def drift_row(typing, p, m, v, i, keep, rate, root, eps):
-    """Adam's update of a row (i) without gradient; rate and root include the moments' decay."""
+def drift_row(typing, p, m, v, i, ahead, keep, rate, root, eps):
+    """As step_row, for a row (i) without gradient; rate and root include the moments' decay."""
 
     def build(context, b: ir.IRBuilder, signature, args):
-        addresses, columns, numbers = args[:3], args[3], args[4:]
+        addresses, columns, ahead, numbers = args[:3], args[3], args[4], args[5:]
 
         def piece(f: Lanes, offset: ir.Value) -> None:
             p, m, v = (b.add(address, offset) for address in addresses)
+            for address in (p, m, v):
+                f.prefetch(b.add(address, ahead))
             f.store(updated(f, f.load(p), f.load(m), f.load(v), *(f.splat(x) for x in numbers)), p)
 
         ladder(b, columns, piece)
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 4, *[types.float32] * 4), build
+    return types.void(*[types.int64] * 5, *[types.float32] * 4), build
 
 
 @kernel
@@ -120,6 +125,12 @@ def adam_dense(p, m, v, g, decay1, decay2, keep, rate, root, eps):
 
 
 @kernel
+def moves(r, at, last, j, horizon):
+    """Return whether a step changes row j by more than its weight decay."""
+    return at[j] >= 0 or 0 < last[j] >= r.step - horizon
+
+
+@kernel
 def adam_rows(r, at, start, stop, powers1, powers2, keep, rate, root, eps):
     """A step of Adam with a row-sparse gradient, for rows from start to stop.
 
@@ -129,9 +140,14 @@ def adam_rows(r, at, start, stop, powers1, powers2, keep, rate, root, eps):
     """
     i, horizon = r.i, powers1.size - 1
     new1, new2 = np.float32(1 - powers1[1]), np.float32(1 - powers2[1])
-    last = ints(r.last_step, r.n)
+    last, following = ints(r.last_step, r.n), start
     for j in range(start, stop):
+        if following <= j:  # the next row that moves
+            following = j + 1
+            while following < stop and not moves(r, at, last, following, horizon):
+                following += 1
         age, row = max(1, r.step - last[j]), j * i * BYTES
+        ahead = (following - j) * i * BYTES if following < stop else 0
         p, m, v = r.weight + row, r.first + row, r.second + row
         if at[j] >= 0:
             near = min(age, horizon)
@@ -139,11 +155,12 @@ def adam_rows(r, at, start, stop, powers1, powers2, keep, rate, root, eps):
             if age > near:
                 decay2 *= powers2[1] ** (age - near)
             decays = np.float32(decay1), np.float32(decay2)
-            step_row(p, m, v, r.rows + at[j] * i * BYTES, i, *decays, new1, new2, keep, rate, root, eps)
+            g = r.rows + at[j] * i * BYTES
+            step_row(p, m, v, g, i, ahead, *decays, new1, new2, keep, rate, root, eps)
             last[j] = r.step
-        elif last[j] > 0 and age <= horizon:
+        elif moves(r, at, last, j, horizon):
             faded = np.float32(powers1[age] * rate), np.float32(math.sqrt(powers2[age]) * root)
-            drift_row(p, m, v, i, keep, *faded, eps)
+            drift_row(p, m, v, i, ahead, keep, *faded, eps)
         elif keep != 1:
             W = floats(p, i)
             for c in range(i):
