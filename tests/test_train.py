@@ -348,6 +348,15 @@ def test_a_wrong_member_of_a_sweep_does_not_hide_the_others(smoke):
     assert [record["r"] for record in records(smoke.outputs).values()] == [0.04, 0.1]
 
 
+def test_every_failed_member_of_a_sweep_is_named_with_its_error(smoke):
+    done = smoke("-m", "method.r=0,0.04,2", "method.gamma=0.8")
+    lines = done.err.splitlines() + done.out.splitlines()
+    for value, bound in ((0, "greater than 0"), (2, "less than or equal to 1")):
+        assert any(f"method.r={value}" in line and f"method.r must be {bound}" in line for line in lines)
+    assert not [line for line in lines if "method.r=0.04" in line and " failed: " in line]
+    assert done.returncode == 1
+
+
 @pytest.mark.parametrize("seeds", ["seed=range(0,3)", "seed=0,1,2", "seed=1,1"])
 def test_a_sweep_over_seeds_gives_each_seed_one_record(smoke, seeds):
     assert smoke("-m", seeds).returncode == 0

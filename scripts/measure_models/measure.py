@@ -16,12 +16,12 @@ from torch import Tensor, nn
 
 from msbp.files import json_text, parsed, save
 from msbp.optim import AdamW
-from msbp.sparse import convert
+from msbp.sparse import convert, fuse
 from msbp.training import machine
 
 from .models import MODELS, Measured
 from .table import ROOT
-from .trainings import PLAIN, SPEED_SETTING, TIMES, TRAININGS, Setting
+from .trainings import FUSED, PLAIN, SPEED_SETTING, TIMES, TRAININGS, Setting
 
 WIDE = 768
 SPEED, LEARNING, LR, WARM_UP = (8, 64), (8, 9), 1e-3, 3  # examples and length of a batch
@@ -53,9 +53,12 @@ class Training:
         self.optimizer: torch.optim.Optimizer
         if setting is PLAIN:
             self.optimizer = torch.optim.AdamW(model.parameters(), LR, fused=True)
+            return
+        if setting is FUSED:
+            fuse(model)
         else:
             convert(model, **setting.arguments)
-            self.optimizer = AdamW(model.parameters(), LR)
+        self.optimizer = AdamW(model.parameters(), LR)
 
     def step(self, batch: dict[str, Tensor]) -> tuple[float, float, float]:
         """Return the loss, and the seconds of the backward pass and of all."""
@@ -99,14 +102,14 @@ def speed(model: Measured, size: tuple[int, int], rounds: int) -> dict[str, list
     """Return median milliseconds per step; none of a model that convert refuses.
 
     bp_ms: of the backward pass of the plain model, of the converted one, and of one whose converted layers
-    take no time in it. total_ms: of the step of the plain and of the converted model.
+    take no time in it. total_ms: of the step of the plain, of the converted and of the fused model.
     """
     torch.manual_seed(0)
     plain = model.kind(model.width, size[1])
     try:
         trainings = [
-            Training(copy.deepcopy(plain), SPEED_SETTING), Training(free(copy.deepcopy(plain)), PLAIN),
-            Training(plain, PLAIN),
+            Training(copy.deepcopy(plain), SPEED_SETTING), Training(copy.deepcopy(plain), FUSED),
+            Training(free(copy.deepcopy(plain)), PLAIN), Training(plain, PLAIN),
         ]  # fmt: skip
     except ValueError:
         return {}
@@ -117,8 +120,10 @@ def speed(model: Measured, size: tuple[int, int], rounds: int) -> dict[str, list
             _, backward, total = training.step(batch)
             if count >= WARM_UP:
                 own.append((1000 * backward, 1000 * total))
-    sparse, least, dense = ([round(median(column), 3) for column in zip(*own, strict=True)] for own in times)
-    return {"bp_ms": [dense[0], sparse[0], least[0]], "total_ms": [dense[1], sparse[1]]}
+    sparse, fused, least, dense = (
+        [round(median(column), 3) for column in zip(*own, strict=True)] for own in times
+    )
+    return {"bp_ms": [dense[0], sparse[0], least[0]], "total_ms": [dense[1], sparse[1], fused[1]]}
 
 
 def layers(model: Measured) -> dict[str, int]:

@@ -28,12 +28,13 @@ def rendered(found: Row) -> str:
 def speeds(found: Row) -> list[str]:
     """Return the table of speed and its caption."""
     cores = str(max(found["threads"]))
-    head = ["model", "width", "layers", "BP", "total", "ceiling", f"total, {cores} threads"]
+    head = ["model", "width", "layers", "BP", "total", "fused", "ceiling", f"total, {cores} threads"]
     rows = [
         [
             row["name"], str(row["width"]), f"{row['converted']} of {row['linear']}",
             speedup(row["speed"].get("1"), "bp_ms"), speedup(row["speed"].get("1"), "total_ms"),
-            ceiling(row["speed"].get("1")), speedup(row["speed"].get(cores), "total_ms"),
+            speedup(row["speed"].get("1"), "total_ms", 2), ceiling(row["speed"].get("1")),
+            speedup(row["speed"].get(cores), "total_ms"),
         ]
         for row in found["models"]
     ]  # fmt: skip
@@ -43,8 +44,9 @@ def speeds(found: Row) -> list[str]:
         f"BP and total: how many times faster than the plain model with torch's fused AdamW, at r = "
         f"{found['r']}, on 1 thread unless said: medians of {found['rounds']} steps of each in turns (a "
         f"third of that at width {found['wide']}), with {examples} examples of {length} tokens, patches or "
-        "rows. Ceiling: total, if the backward pass of the converted layers took no time, and all else were "
-        "as in the plain model. Layers: linear ones and LSTMs. A model whose layers are all too narrow for "
+        "rows. Fused: total with `fuse` in place of `convert`, which propagates everything: what faster "
+        "dropout, embeddings and optimizer gain alone. Ceiling: total, if the backward pass of the converted "
+        "layers took no time, and all else were as in the plain model. Layers: linear ones and LSTMs. A model whose layers are all too narrow for "
         f"`convert` has no speed. {conditions(found, ['speed'])}",
     ]
 
@@ -97,9 +99,9 @@ def heading(name: str) -> str:
     return name if name == "dense" else f"r = {name}"
 
 
-def speedup(times: Row | None, name: str) -> str:
-    """Return the ratio of a dense and a sparse time."""
-    return "–" if times is None else f"{times[name][0] / times[name][1]:.2f}×"
+def speedup(times: Row | None, name: str, index: int = 1) -> str:
+    """Return the ratio of the plain model's time and another's."""
+    return "–" if times is None else f"{times[name][0] / times[name][index]:.2f}×"
 
 
 def ceiling(times: Row | None) -> str:

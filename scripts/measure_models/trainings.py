@@ -36,6 +36,7 @@ class Setting:
 
 TIMES = "speed"  # the column of all models' times, beside those of trainings
 PLAIN = Setting()
+FUSED = Setting(1.0)  # by `fuse` in place of convert
 SPEED_SETTING = Setting(0.04)
 TRAININGS = {
     setting.name: setting

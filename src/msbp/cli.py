@@ -1,6 +1,7 @@
 """Starting an entry point: signals, exit codes, and errors in one paragraph."""
 
 import itertools
+import logging
 import os
 import re
 import shlex
@@ -10,17 +11,20 @@ import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, QuotedString
+from hydra.core.utils import JobReturn, JobStatus
 from hydra.errors import HydraException
-from omegaconf import OmegaConf
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from .config import CONF, ROOT
 
+log = logging.getLogger(__name__)
 INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
 SHOW = ("--cfg", "-c", "--info", "-i")  # options of Hydra that show a run instead of making it
 FILES = re.compile(r"(?:paths\.\w+|checkpoint|input|output|resume|hydra\.run\.dir)$")  # keys that name one
@@ -52,6 +56,15 @@ def start(main: Callable[[], object], sweeps: bool = False) -> None:
         if full:
             raise
         _end(1, f"error: {explain(error)}")
+
+
+class LogFailures(Callback):
+    """Logs each job of a sweep that fails, as it does: the sweep goes on and raises the first error alone."""
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: object) -> None:
+        if config.hydra.mode.name == "MULTIRUN" and job_return.status == JobStatus.FAILED:
+            error: Any = job_return._return_value
+            log.error("%s failed: %s", " ".join(job_return.overrides or ()), explain(error))
 
 
 def _open_streams() -> None:

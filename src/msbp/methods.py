@@ -44,7 +44,7 @@ class FullBackprop(Method):
     name: str = "baseline"
 
     def install(self, model: nn.Module) -> dict[str, int]:
-        if not fuse(model):
+        if not fuse(model, dropout=False):
             raise ValueError(f"{type(model).__name__} holds no linear layer that can be fused")
         names = [name for group in hidden_groups(model) or () for name in group]
         return {name: model.get_submodule(name).out_features for name in names}  # type: ignore[misc]
@@ -103,7 +103,7 @@ class SparseBackprop(Method):
             model, self.r, self.gamma, memory=self.memory, selection=self.selection, bias=self.bias,
             gates=self.gates, carry=self.carry, sparsifier=self.sparsifier,
             memory_control=self.memory_control, layers=None if self.layers is None else list(self.layers),
-            skip_zero_rows=self.skip_zero_rows,
+            skip_zero_rows=self.skip_zero_rows, dropout=False,
         )  # fmt: skip
         self._groups[:] = [[model.get_submodule(name) for name in group] for group in groups]
         return kept
@@ -143,7 +143,7 @@ class AdaptiveBackprop(Method):
 
     def install(self, model: nn.Module) -> dict[str, int]:
         """Convert the hidden layers; the k of each layer is its largest."""
-        kept = convert(model, self.r_max, self.gamma, skip_zero_rows=False)
+        kept = convert(model, self.r_max, self.gamma, skip_zero_rows=False, dropout=False)
         for name, k in kept.items():
             layer: Any = model.get_submodule(name)
             energy = Energy(share=self.energy, least=entries_kept(self.r_min, layer.out_features), most=k)

@@ -14,6 +14,7 @@ from . import trial
 from .conv.base import SparseConvolution
 from .conv.conv import SparseConv1d, SparseConv2d
 from .conv.max_over_time import FusedMaxOverTime, MaxOverTime, SparseMaxOverTime
+from .dropout import FusedDropout
 from .layers import Layers, Pattern, width
 from .linear.embedding import RowEmbedding, keeps_rows
 from .linear.linear import Chain, SparseLayer, SparseLinear
@@ -61,6 +62,7 @@ def convert(
     sample: Any = None,
     skip_zero_rows: bool = True,
     save_memory: bool = False,
+    dropout: bool = True,
 ) -> Kept:
     """Make the hidden layers of a model sparse, in place; return k for each of their dotted names.
 
@@ -80,6 +82,8 @@ def convert(
         skip_zero_rows: leave rows of linear layers that have no gradient, as of padding, out of the shared
             memory.
         save_memory: have the state_dict hold the memories; load it into plain models with strict=False.
+        dropout: replace nn.Dropout by a faster one, whose masks differ from torch's at the same seed. In
+            chains and LSTMs it is always replaced.
         memory, selection, bias: see SparseLayer. gates, carry: see SparseLSTM.
         sparsifier, memory_control: see sparsifiers.py and controls.py; for comparison, and slow.
 
@@ -88,7 +92,8 @@ def convert(
     """
     ratios, layers, exclude = choice.ratios_of(r), choice.reusable(layers), choice.reusable(exclude)
     choice.check_min_width(min_width)
-    for argument, flag in (("skip_zero_rows", skip_zero_rows), ("save_memory", save_memory)):
+    flags = {"skip_zero_rows": skip_zero_rows, "save_memory": save_memory, "dropout": dropout}
+    for argument, flag in flags.items():
         if not isinstance(flag, bool):
             raise ValueError(f"{argument} must be True or False, got {flag!r}")
     check_choices(gamma, memory, selection, bias, sparsifier, memory_control)
@@ -136,25 +141,30 @@ def convert(
         REMARKS[model.get_submodule(name)] = reason
         log.info("%s stays as it is: %s", name, reason)
     _chain(model, lambda sequential: any(type(module) is SparseLinear for module in sequential))
-    _fuse_others(model)
+    _fuse_others(model, dropout)
     return Kept({name: kept[name] for name in chosen}, skipped)
 
 
-def fuse(model: nn.Module) -> list[str]:
-    """Convert a model in place to the same fast path with a dense backward pass; return its layers' names."""
+def fuse(model: nn.Module, dropout: bool = True) -> list[str]:
+    """Convert a model in place to the same fast path with a dense backward pass; return its layers' names.
+
+    dropout: see convert.
+    """
     _refuse_converted(model)
     chained = _chain(model, lambda sequential: any(type(module) is nn.Linear for module in sequential))
     inside = {module for sequential in chained for module in sequential if type(module) is nn.Linear}
     recurrent = {FusedLSTM.adopt(module) for module in model.modules() if adoptable(module)}
-    gained = inside | recurrent | _fuse_others(model)
+    gained = inside | recurrent | _fuse_others(model, dropout)
     return [name for name, module in model.named_modules() if module in gained]
 
 
-def _fuse_others(model: nn.Module) -> set[nn.Module]:
-    """Convert embeddings and dense maxima over time to faster backward passes; return the latter."""
+def _fuse_others(model: nn.Module, dropout: bool) -> set[nn.Module]:
+    """Convert embeddings, dense maxima over time and, if asked to, dropout; return the maxima."""
     for module in model.modules():
         if keeps_rows(module):
             RowEmbedding.adopt(module)
+        elif dropout and type(module) is nn.Dropout:
+            FusedDropout.adopt(module)
     pooling: set[nn.Module] = {module for module in model.modules() if type(module) is MaxOverTime}
     for module in pooling:
         module.__class__ = FusedMaxOverTime

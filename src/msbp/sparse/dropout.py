@@ -4,16 +4,17 @@ The key is one draw from torch's generator per forward, so torch.manual_seed, or
 generator, fixes the masks.
 """
 
-from typing import Protocol
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import torch
-from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch import Tensor, fx, nn
 
-from .buffers import empty, uses_kernel
+from .buffers import empty, plain, uses_kernel
 from .kernels import parallel
 from .kernels.chain_forward import drop
-from .torch_compat import Context
+from .torch_compat import Context, Converted, eager_forward
 
 WORD = 0xFFFFFFFF
 DEPTH_STEP = 0x9E3779B9  # 2**32 over the golden ratio: keys of neighbouring depths share no pattern
@@ -35,9 +36,9 @@ def threshold(p: float) -> int:
     return int(p * 2**32 + 0.5)
 
 
-def keep_mask(shape: tuple[int, int], p: float, key: int, device: torch.device | str = "cpu") -> Tensor:
-    """Return a mask (B, n), True where dropout keeps the entry."""
-    word = torch.arange(shape[0] * shape[1], device=device) ^ key
+def keep_mask(shape: Sequence[int], p: float, key: int, device: torch.device | str = "cpu") -> Tensor:
+    """Return a mask of this shape, True where dropout keeps the entry."""
+    word = torch.arange(math.prod(shape), device=device) ^ key
     for shift, factor in ROUNDS:
         word = ((word ^ (word >> shift)) * factor) & WORD
     return (word >= threshold(p)).view(shape)
@@ -48,8 +49,45 @@ def keep_scale(p: float) -> float:
     return 1 / (1 - p) if p < 1 else 0.0
 
 
+class FusedDropout(Converted, nn.Dropout):
+    """nn.Dropout with one pass over x, which draws the mask as it goes; the backward pass draws it again.
+
+    torch's own takes several times as long, most of it for random numbers, and saves the mask. `adopt`
+    converts in place. Where no kernel can read x, this is torch's own.
+    """
+
+    plain = nn.Dropout
+
+    @classmethod
+    def adopt(cls, module: nn.Module) -> None:
+        """Convert a dropout in place."""
+        module.__class__ = cls
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the input (...) with entries dropped with probability p and the others scaled."""
+        if torch.compiler.is_compiling():  # which fuses torch's own with what is around it
+            return super().forward(input)
+        return self._drop(input)
+
+    @eager_forward
+    def _drop(self, input: Tensor) -> Tensor:
+        if not self.training or not self.p or self.inplace or not has_kernel(input):
+            return super().forward(input)
+        return dropout(input, self.p)
+
+    def _instead(self, x: Any, *others: Any, **named: Any) -> Any:
+        if isinstance(x, fx.Proxy):
+            return super()._instead(x)
+        return super().forward(x)  # torch.func can differentiate it
+
+
+def has_kernel(x: Tensor) -> bool:
+    """Return whether the kernel can read x as it is."""
+    return uses_kernel(x) and not x.is_neg() and not x._is_zerotensor()
+
+
 def dropout(x: Tensor, p: float) -> Tensor:
-    """Return x (B, n) with entries dropped with probability p and the others scaled, under a new key."""
+    """Return x (...) with entries dropped with probability p and the others scaled, under a new key."""
     return Dropout.apply(x, p, draw_key())
 
 
@@ -67,15 +105,14 @@ class Dropout(torch.autograd.Function):
         return masked(x, p, key)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: DropoutContext, grad: Tensor) -> tuple[Tensor, None, None]:
-        return masked(grad, ctx.p, ctx.key), None, None
+        return Dropout.apply(plain(grad), ctx.p, ctx.key), None, None
 
 
 def masked(x: Tensor, p: float, key: int) -> Tensor:
-    """Return x (B, n) times mask and scale, by kernel where it supports x."""
-    if not uses_kernel(x):
-        return x * (keep_mask((x.shape[0], x.shape[1]), p, key, x.device).to(x.dtype) * keep_scale(p))
+    """Return x (...) times mask and scale, by kernel where it supports x."""
+    if not has_kernel(x):
+        return x * (keep_mask(x.shape, p, key, x.device).to(x.dtype) * keep_scale(p))
     out = torch.empty_like(x)
     drop(x.data_ptr(), out.data_ptr(), x.numel(), p, key, parallel.threads())
     return out

@@ -11,7 +11,7 @@ from numba import carray
 from .blas import product_nt
 from .compile import kernel
 from .parallel import LINE, parts_of, share, spread
-from .simd import bools, floats, longs, plus, pointer, scramble, times
+from .simd import BYTES, bools, floats, longs, plus, pointer, scramble, times
 from .skip_zeros import product_of_used
 
 IDENTITY, RELU, TANH, CUBE = range(4)
@@ -138,10 +138,12 @@ def forward(table, count, B, key, sgemm, given, threads):
 def drop_part(job, part, parts):
     x, out, size, p, key = job
     limit, scale, key = drop_below(p), keep_scale(p), np.uint32(key)
-    X, Z = floats(x, size), floats(out, size)
     start, stop = share(part, parts, size, LINE)
-    for j in range(start, stop):
-        word = scramble(np.uint32(j) ^ key)
+    # from zero: numba vectorizes no loop whose index it has to compare with zero
+    X, Z = floats(x + start * BYTES, stop - start), floats(out + start * BYTES, stop - start)
+    first = np.uint32(start)
+    for j in range(stop - start):
+        word = scramble(np.uint32(first + np.uint32(j)) ^ key)
         Z[j] = np.float32(0) if word < limit else X[j] * scale
 
 
