@@ -171,7 +171,7 @@ def test_a_second_conversion_takes_other_layers():
         convert(model)
     with pytest.raises(ValueError, match=r"'first' is a SparseLinear already.*revert"):
         convert(model, layers=["first"])
-    assert sorted(revert(model)) == ["first", "middle.0", "middle.0.0", "more.0", "more.1"]
+    assert sorted(revert(model)) == ["first", "middle.0", "middle.0.0", "middle.1", "more.0", "more.1"]
     assert len(convert(model)) == 4
 
 
