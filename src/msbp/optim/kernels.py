@@ -124,6 +124,9 @@ def adam_dense(p, m, v, g, decay1, decay2, keep, rate, root, eps):
         p[c] = keep * p[c] - rate * first / (math.sqrt(second) * root + eps)
 
 
+SHORT = 2048  # floats of a row up to which the next one is fetched ahead: longer ones leave the nearest cache
+
+
 @kernel
 def moves(r, at, last, j, horizon):
     """Return whether a step changes row j by more than its weight decay."""
@@ -147,7 +150,7 @@ def adam_rows(r, at, start, stop, powers1, powers2, keep, rate, root, eps):
             while following < stop and not moves(r, at, last, following, horizon):
                 following += 1
         age, row = max(1, r.step - last[j]), j * i * BYTES
-        ahead = (following - j) * i * BYTES if following < stop else 0
+        ahead = (following - j) * i * BYTES if following < stop and i <= SHORT else 0
         p, m, v = r.weight + row, r.first + row, r.second + row
         if at[j] >= 0:
             near = min(age, horizon)
