@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from pydoc import locate
@@ -111,7 +110,7 @@ class Request:
         resume = None if options.resume is None else Path(options.resume)
         return cls(cfg, options.seed, Path(options.paths.outputs), resume, **parts)
 
-    @cached_property
+    @property
     def signature(self) -> str:
         return record.signature(self.cfg)
 

@@ -348,6 +348,13 @@ def test_a_wrong_member_of_a_sweep_does_not_hide_the_others(smoke):
     assert [record["r"] for record in records(smoke.outputs).values()] == [0.04, 0.1]
 
 
+def test_the_members_of_a_sweep_may_run_side_by_side(smoke):
+    launcher = "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"
+    done = smoke("-m", "seed=0,1", "method.r=0.1,2", *launcher)
+    assert sorted(record["seed"] for record in records(smoke.outputs).values()) == [0, 1]
+    assert done.returncode == 1 and "method.r must be less than or equal to 1" in done.err
+
+
 def test_every_failed_member_of_a_sweep_is_named_with_its_error(smoke):
     done = smoke("-m", "method.r=0,0.04,2", "method.gamma=0.8")
     lines = done.err.splitlines() + done.out.splitlines()

@@ -21,7 +21,7 @@ from msbp.training import machine
 
 from .models import MODELS, Measured
 from .table import ROOT
-from .trainings import FUSED, PLAIN, SPEED_SETTING, TIMES, TRAININGS, Setting
+from .trainings import FUSED, GENTLE, PLAIN, SPEED_SETTING, TIMES, TRAININGS, Setting
 
 WIDE = 768
 SPEED, LEARNING, LR, WARM_UP = (8, 64), (8, 9), 1e-3, 3  # examples and length of a batch
@@ -98,21 +98,21 @@ def free(model: nn.Module) -> nn.Module:
     return model
 
 
-def speed(model: Measured, size: tuple[int, int], rounds: int) -> dict[str, list[float]]:
+def speed(model: Measured, size: tuple[int, int], rounds: int) -> dict[str, list[Any]]:
     """Return median milliseconds per step; none of a model that convert refuses.
 
     bp_ms: of the backward pass of the plain model, of the converted one, and of one whose converted layers
-    take no time in it. total_ms: of the step of the plain, of the converted and of the fused model.
+    take no time in it. total_ms: of the step of the plain, of the converted and of the fused model, and of
+    the one whose feed-forward layers alone are converted, None if it has no others.
     """
     torch.manual_seed(0)
     plain = model.kind(model.width, size[1])
-    try:
-        trainings = [
-            Training(copy.deepcopy(plain), SPEED_SETTING), Training(copy.deepcopy(plain), FUSED),
-            Training(free(copy.deepcopy(plain)), PLAIN), Training(plain, PLAIN),
-        ]  # fmt: skip
-    except ValueError:
+    every, some = (set(converted(copy.deepcopy(plain), setting)) for setting in (SPEED_SETTING, GENTLE))
+    if not every:
         return {}
+    settings = [SPEED_SETTING, FUSED, *[GENTLE] * (bool(some) and some != every)]
+    trainings = [Training(copy.deepcopy(plain), setting) for setting in settings]
+    trainings += [Training(free(copy.deepcopy(plain)), PLAIN), Training(plain, PLAIN)]
     times: list[list[tuple[float, float]]] = [[] for _ in trainings]
     for count in range(rounds + WARM_UP):
         batch = model.batches(*size)
@@ -120,10 +120,11 @@ def speed(model: Measured, size: tuple[int, int], rounds: int) -> dict[str, list
             _, backward, total = training.step(batch)
             if count >= WARM_UP:
                 own.append((1000 * backward, 1000 * total))
-    sparse, fused, least, dense = (
+    sparse, fused, *gentle, least, dense = (
         [round(median(column), 3) for column in zip(*own, strict=True)] for own in times
     )
-    return {"bp_ms": [dense[0], sparse[0], least[0]], "total_ms": [dense[1], sparse[1], fused[1]]}
+    totals = [dense[1], sparse[1], fused[1], gentle[0][1] if gentle else None]
+    return {"bp_ms": [dense[0], sparse[0], least[0]], "total_ms": totals}
 
 
 def layers(model: Measured) -> dict[str, int]:

@@ -28,12 +28,23 @@ def rendered(found: Row) -> str:
 def speeds(found: Row) -> list[str]:
     """Return the table of speed and its caption."""
     cores = str(max(found["threads"]))
-    head = ["model", "width", "layers", "BP", "total", "fused", "ceiling", f"total, {cores} threads"]
+    head = [
+        "model",
+        "width",
+        "layers",
+        "BP",
+        "total",
+        "fused",
+        "feed-forward",
+        "ceiling",
+        f"total, {cores} threads",
+    ]
     rows = [
         [
             row["name"], str(row["width"]), f"{row['converted']} of {row['linear']}",
             speedup(row["speed"].get("1"), "bp_ms"), speedup(row["speed"].get("1"), "total_ms"),
-            speedup(row["speed"].get("1"), "total_ms", 2), ceiling(row["speed"].get("1")),
+            *(speedup(row["speed"].get("1"), "total_ms", index) for index in (2, 3)),
+            ceiling(row["speed"].get("1")),
             speedup(row["speed"].get(cores), "total_ms"),
         ]
         for row in found["models"]
@@ -45,8 +56,10 @@ def speeds(found: Row) -> list[str]:
         f"{found['r']}, on 1 thread unless said: medians of {found['rounds']} steps of each in turns (a "
         f"third of that at width {found['wide']}), with {examples} examples of {length} tokens, patches or "
         "rows. Fused: total with `fuse` in place of `convert`, which propagates everything: what faster "
-        "dropout, embeddings and optimizer gain alone. Ceiling: total, if the backward pass of the converted "
-        "layers took no time, and all else were as in the plain model. Layers: linear ones and LSTMs. A model whose layers are all too narrow for "
+        "dropout, embeddings and optimizer gain alone. Feed-forward: total with these layers alone "
+        'converted, at r = 0.1 and with `memory="per_slot"`. Ceiling: total, if the backward pass of the '
+        "converted layers took no time, and all else were as in the plain model. Layers: linear ones and "
+        "LSTMs. A model whose layers are all too narrow for "
         f"`convert` has no speed. {conditions(found, ['speed'])}",
     ]
 
@@ -62,7 +75,8 @@ def learning(found: Row) -> list[str]:
     few, short = found["learning_batch"]
     paragraphs = [
         table(["loss", *map(heading, names)], rows),
-        f"After {found['steps']} steps with {few} × {short} tokens or rows (images: {few} × 16 patches): "
+        f"Loss in training after {found['steps']} steps with {few} × {short} tokens or rows (images: {few} × "
+        "16 patches): "
         f'mean (least–greatest) of {len(found["seeds"])} seeds. Per slot: with `memory="per_slot"`. '
         "Feed-forward: converted are these layers alone, where a model has others. "
         f"{conditions(found, names)}",
@@ -100,8 +114,10 @@ def heading(name: str) -> str:
 
 
 def speedup(times: Row | None, name: str, index: int = 1) -> str:
-    """Return the ratio of the plain model's time and another's."""
-    return "–" if times is None else f"{times[name][0] / times[name][index]:.2f}×"
+    """Return the ratio of the plain model's time and another's, if that was measured."""
+    if times is None or times[name][index] is None:
+        return "–"
+    return f"{times[name][0] / times[name][index]:.2f}×"
 
 
 def ceiling(times: Row | None) -> str:

@@ -12,7 +12,7 @@ def published():
     """Return the published file of a model that learns, of one measured for speed, and of a refused one."""
     speed = {
         count: {"bp_ms": [30.0, 10.0, 5.0], "total_ms": total}
-        for count, total in (("1", [40.0, 20.0, 32.0]), ("2", [30.0, 20.0, 30.0]))
+        for count, total in (("1", [40.0, 20.0, 32.0, 16.0]), ("2", [30.0, 20.0, 30.0, None]))
     }
     losses = {"dense": [0.1, 0.2, 0.3], "0.04": [0.4, 0.5, 0.6], "0.1, per slot": [0.2, 0.2, 0.2]}
     row = {"name": "BERT", "width": 256, "converted": 12, "linear": 14, "speed": speed, "losses": losses}
@@ -38,8 +38,8 @@ def lines(tmp_path):
 
 def test_a_published_file_becomes_the_tables_of_the_card(lines):
     assert lines[0] == "before" and lines[-1] == "after" and "old" not in lines
-    assert "| BERT | 256 | 12 of 14 | 3.00× | 2.00× | 1.25× | 2.67× | 1.50× |" in lines
-    assert "| FT-Transformer | 64 | 0 of 7 | – | – | – | – | – |" in lines
+    assert "| BERT | 256 | 12 of 14 | 3.00× | 2.00× | 1.25× | 2.50× | 2.67× | 1.50× |" in lines
+    assert "| FT-Transformer | 64 | 0 of 7 | – | – | – | – | – | – |" in lines
     assert "| loss | dense | r = 0.04 | r = 0.1, per slot |" in lines
     assert "| BERT | 0.2 (0.1–0.3) | 0.5 (0.4–0.6) | 0.2 (0.2–0.2) |" in lines
     assert "| T5 | 1 (1–1) | 1.53 (1.5–1.6) | – |" in lines

@@ -6,12 +6,14 @@ import pickle
 import pytest
 import torch
 from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
 
 from msbp.methods import FullBackprop
 from msbp.models.textcnn import TextCNN
 from msbp.sparse import convert, fuse, keep_mask, revert
-from msbp.sparse.dropout import FusedDropout, draw_key, keep_scale
+from msbp.sparse.dropout import DropoutFused, draw_key, keep_scale
 
 SHAPES = [(7,), (3, 5), (2, 3, 70), (2, 3, 4, 5), (0, 4), ()]
 
@@ -32,7 +34,7 @@ class Block(nn.Module):
 
 def fused(p=0.4, **options):
     module = nn.Dropout(p, **options)
-    FusedDropout.adopt(module)
+    DropoutFused.adopt(module)
     return module
 
 
@@ -128,11 +130,37 @@ def test_second_derivatives_are_those_of_a_product_with_the_mask():
     torch.testing.assert_close(second, 6 * x.detach() * keep**3)
 
 
-def test_infinite_and_undefined_entries_are_dropped_or_handed_on():
-    x = torch.full((40, 40), torch.inf)
-    out, grad = outcome(fused(), x)
-    assert set(out.unique().tolist()) == {0, torch.inf}
-    assert torch.isfinite(grad).all()
+def test_infinite_and_undefined_entries_are_multiplied_with_the_mask_as_in_torch():
+    for value in (torch.inf, -torch.inf, torch.nan):
+        x = torch.full((40, 40), value)
+        out, grad = outcome(fused(), x)
+        torch.manual_seed(3)
+        keep = keep_mask((40, 40), 0.4, draw_key())
+        assert torch.equal(out.isnan(), ~keep | x.isnan())
+        assert torch.isfinite(grad).all()
+    assert fused(1.0)(x).isnan().all()
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.5, float("nan"), torch.tensor(2.0)])
+def test_a_p_that_is_no_probability_is_refused_as_by_torch(p):
+    chain = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.5))
+    fuse(chain)
+    for model, drop in ((chain, chain[2]), (alone := fused(), alone)):
+        drop.p = p
+        with pytest.raises(ValueError, match="dropout probability has to be between 0 and 1, but got"):
+            model(torch.ones(4, 6))
+
+
+def test_p_may_be_a_tensor_of_one_number():
+    drop = fused()
+    drop.p = torch.tensor(0.4)
+    x = torch.ones(20, 30)
+    assert torch.equal(outcome(drop, x)[0], outcome(fused(), x)[0])
+
+
+def test_programs_that_look_for_dropout_by_its_name_find_it():
+    assert type(fused()).__name__.startswith("Dropout")
+    assert isinstance(fused(), nn.Dropout)
 
 
 def dropouts(model):
@@ -149,7 +177,7 @@ def test_convert_and_fuse_replace_dropout_unless_they_are_not_to(change):
     revert(model)
     keys = list(model.state_dict())
     change(model)
-    assert dropouts(model) == [FusedDropout] * 3
+    assert dropouts(model) == [DropoutFused] * 3
     assert list(model.state_dict()) == keys
     revert(model)
     assert dropouts(model) == [nn.Dropout] * 3
@@ -175,7 +203,7 @@ def test_runs_of_the_pipeline_keep_torchs_dropout():
     model = TextCNN(20, 2, None, embedding="random")
     FullBackprop().install(model)
     assert nn.Dropout in dropouts(model)
-    assert FusedDropout not in dropouts(model)
+    assert DropoutFused not in dropouts(model)
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
@@ -184,6 +212,60 @@ def test_checkpointing_draws_the_same_mask_twice(reentrant):
     out = checkpoint(module, x, use_reentrant=reentrant)
     out.sum().backward()
     assert torch.equal(x.grad, out.detach())
+
+
+def save(function, x):
+    with torch.autograd.graph.save_on_cpu():
+        return function(x)
+
+
+def again(function, x, reentrant):
+    return checkpoint(function, x, use_reentrant=reentrant)
+
+
+MIXED = {
+    "hooks around a checkpoint": lambda module, x: save(lambda y: again(module, y, True), x),
+    "a checkpoint in another": lambda module, x: again(lambda y: again(module, y, True) * 2, x, False),
+    "the other way round": lambda module, x: again(lambda y: again(module, y, False) * 2, x, True),
+}
+
+
+@pytest.mark.parametrize("run", MIXED.values(), ids=MIXED)
+def test_checkpoints_and_hooks_on_saved_tensors_may_be_mixed(run):
+    module, x = fused(), torch.ones(20, 30, requires_grad=True)
+    out = run(module, x)
+    out.sum().backward()
+    assert torch.equal(x.grad, out.detach())
+
+
+def test_a_backward_pass_within_hooks_draws_the_mask_of_the_forward_pass():
+    module, x = fused(), torch.ones(20, 30, requires_grad=True)
+    out = again(module, x, True)
+    with torch.autograd.graph.save_on_cpu():
+        out.sum().backward()
+    assert torch.equal(x.grad, out.detach())
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script:FutureWarning", "ignore:`torch.jit:DeprecationWarning")
+def test_derivatives_of_many_outputs_at_once_and_forward_mode_are_the_mask():
+    module, x = fused(), torch.ones(6, requires_grad=True)
+    out = module(x)
+    (rows,) = torch.autograd.grad(out, x, torch.eye(6), is_grads_batched=True)
+    assert torch.equal(rows, torch.diag(out.detach()))
+    jacobian = torch.autograd.functional.jacobian(module, x, vectorize=True)
+    assert torch.equal(jacobian, torch.diag(jacobian.diagonal()))
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(torch.ones(6), torch.arange(6.0))
+        out, tangent = torch.autograd.forward_ad.unpack_dual(module(dual))
+    assert torch.equal(tangent, out * torch.arange(6.0))
+
+
+def test_tracers_of_operations_get_torchs_dropout():
+    module, x = fused(), torch.ones(20, 30)
+    graph = make_fx(module)(x)
+    assert not torch.equal(graph(x), graph(x))
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert module(x).shape == x.shape
 
 
 def test_copies_draw_as_the_module_does():

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from msbp import sparse
-from msbp.sparse import convert, cross_entropy, dense, memories, revert, status
+from msbp.sparse import convert, cross_entropy, dense, fuse, memories, revert, status
 
 from .problems import mlp
 
@@ -24,7 +24,7 @@ def test_a_table_lists_every_layer_with_its_settings():
     rows = {row.name: row for row in status(model)}
     assert list(rows) == ["0", "2", "4"]
     assert (rows["0"].k, rows["0"].n, rows["0"].gamma, rows["0"].memory) == (5, 20, 0.5, "SlotMemory")
-    assert (rows["2"].k, rows["2"].kind, rows["2"].path) == (0, "Linear", "torch")
+    assert (rows["2"].k, rows["2"].kind, rows["2"].path) == (0, "Linear", "dense, by kernel")
     assert sum(row.expected for row in rows.values()) == pytest.approx(1)
     assert all(row.measured is None for row in rows.values())
     lines = str(status(model)).splitlines()
@@ -45,7 +45,7 @@ def test_a_table_gives_the_reason_for_a_layer_that_is_dense_or_in_plain_torch():
     model[2].enabled = False
     model[4].eval()
     assert [row.path for row in status(model)] == [
-        "torch: float64", "dense: enabled=False", "dense: in evaluation mode", "torch",
+        "torch: float64", "dense: enabled=False", "dense: in evaluation mode", "dense, by kernel",
     ]  # fmt: skip
     assert [row.k for row in status(model)] == [5, 0, 0, 0]
 
@@ -187,3 +187,14 @@ def test_a_memory_that_is_not_finite_is_not_loaded():
     with pytest.raises(RuntimeError, match="0.memory.m: SharedMemory got a memory that is not finite"):
         model.load_state_dict(state)
     assert memories(model)["0"].m.isfinite().all()
+
+
+def test_layers_of_a_fused_model_are_dense_by_kernel_within_a_chain_alone():
+    model = nn.ModuleDict({"net": mlp(6, 8, 3), "alone": nn.Linear(6, 3), "rnn": nn.LSTM(6, 8)})
+    assert {row.path for row in status(model)} == {"torch"}
+    fuse(model)
+    paths = {row.name: row.path for row in status(model)}
+    assert paths == {
+        "net.0": "dense, by kernel", "net.2": "dense, by kernel", "alone": "torch", "rnn": "dense, by kernel",
+    }  # fmt: skip
+    assert {row.path for row in status(model.double())} == {"torch"}

@@ -36,9 +36,17 @@ LEGEND = (
 )
 ANSWERS = {Word.REPRODUCED: "yes", Word.NOT: "no", Word.IN_PART: "in part", Word.OPEN: "open"}
 QUESTION_NOTE = (
-    f"Differences over at least {LEAST} equal seeds. Yes: the interval is on the side of the sentence. No: "
-    "it is on the other side by more than the margin. Open: neither. Holm corrects for the settings of a "
-    "question."
+    "Differences over at least {least} equal seeds. Yes: the interval is on the side of the sentence. No: "
+    "it is on the other side by more than the margin, {margins} points. Open: neither. A sentence is "
+    "answered with no if one of its differences is. Holm corrects for the settings of a question."
+)
+DIFFERENCES = (
+    "Minus: mean difference over the seeds that both rows have, with its 95 % interval, not corrected for "
+    "the number of rows."
+)
+DROPPED = (
+    "Dropped: the share of the squared norm of the hidden layers' gradients, of examples of the development "
+    "set after training, that is not propagated; a memory may propagate it later."
 )
 
 
@@ -295,19 +303,20 @@ def differences(config: Config, sources: Sources) -> Document:
 
 
 def difference_sheet(config: Config, table: Table, rows: pd.DataFrame) -> Sheet:
-    """Return the cells of rows: label, score, differences, n and the command."""
-    text = Sheet(table.name, table.caption)
+    """Return the cells of rows: label, score, differences, shares dropped, n and the command."""
+    text, dropped = Sheet(table.name, table.caption), [each for each in table.columns if each in SHARES]
     for number, block in rows.groupby("block"):
         cells = []
         for row, values in block.iterrows():
             gains = [gain_text(table.gains(number, row, label)) for label in config["against"]]
             score = score_cell(values.score_mean, values.score_sd) or EMPTY
+            shares = [cell(values, values, column) or EMPTY for column in dropped]
             n = count_cell(values) + text.mark(table.remarks[row, "n"])
-            cells.append([values.label, score, *gains, n, values[COMMAND]])
-        first = block.iloc[0]
-        header = [first.title, first.header, *(f"minus {label}" for label in config["against"]), "n", COMMAND]
+            cells.append([values.label, score, *gains, *shares, n, values[COMMAND]])
+        first, minus = block.iloc[0], [f"minus {label}" for label in config["against"]]
+        header = [first.title, first.header, *minus, *(HEADERS[column] for column in dropped), "n", COMMAND]
         text.blocks.append(pd.DataFrame(cells, columns=header))
-    text.below += config.get("notes", ())
+    text.below += [DIFFERENCES, *[DROPPED] * bool(dropped), *config.get("notes", ())]
     return text
 
 
@@ -326,6 +335,7 @@ def difference_numbers(config: Config, table: Table) -> pd.DataFrame:
     for row, values in table.rows.iterrows():
         line = {"block": values.title, "row": values.label, "n": values.n}
         line |= {"score_mean": values.get("score_mean"), "score_sd": values.get("score_sd")}
+        line |= {column: values.get(column) for column in table.columns if column in SHARES}
         for label in config["against"]:
             gains = table.gains(values.block, row, label)
             interval = mean_interval(gains) or Interval(gains.mean(), math.nan, math.nan)
@@ -337,7 +347,9 @@ def difference_numbers(config: Config, table: Table) -> pd.DataFrame:
 
 def questions(configs: Mapping[str, Config], sources: Sources) -> Sheet:
     """Return a block for every question of these tables, headed by it and its answer."""
-    text = Sheet("beyond", "Beyond the paper", below=[QUESTION_NOTE])
+    margins = {f"{question['margin']:g}" for config in configs.values() for question in config["questions"]}
+    note = QUESTION_NOTE.format(least=LEAST, margins=" or ".join(sorted(margins)))
+    text = Sheet("beyond", "Beyond the paper", below=[note])
     for config, question, answer in judged(configs, sources):
         rows = list(map(row_of_family, answer.families)) or [[NOT_RUN, EMPTY, "0", EMPTY]]
         lines = [[*row, f"python scripts/reproduce.py table={config['name']}"] for row in rows]
@@ -347,12 +359,17 @@ def questions(configs: Mapping[str, Config], sources: Sources) -> Sheet:
 
 
 def answered(configs: Mapping[str, Config], sources: Sources) -> Iterator[str]:
-    """Yield a sentence for every question that is answered, with its differences."""
+    """Yield a sentence for every question that is answered, with its differences, and one for all others."""
+    left = []
     for _, question, answer in judged(configs, sources):
+        if answer.word == Word.OPEN:
+            left.append(question["sentence"])
+            continue
         counted = [family for family in answer.families if family.effect]
-        parts = [f"{name} {gain}" for name, gain, *_ in map(row_of_family, counted)]
-        if answer.word != Word.OPEN:
-            yield f"**Beyond the paper, {ANSWERS[answer.word]}**: {question['sentence']}. {'; '.join(parts)}."
+        parts = [f"{name} {gain}, {word}" for name, gain, _, word in map(row_of_family, counted)]
+        yield f"**Beyond the paper, {ANSWERS[answer.word]}**: {question['sentence']}. {'; '.join(parts)}."
+    if left:
+        yield f"**Beyond the paper, open**: {'; '.join(left)}."
 
 
 def judged(configs: Mapping[str, Config], sources: Sources) -> Iterator[tuple[Config, Config, Verdict]]:

@@ -118,12 +118,13 @@ def filled(name: str, caption: str, columns: Sequence[str], rows: pd.DataFrame, 
         runs_of_block = part[["times_comparable", "disturbed", "resumed", "platform"]].iterrows()
         matched.loc[part.index, "reason"] = [reason_untimed(run, platform) for _, run in runs_of_block]
     matched["timed"] = matched.reason == ""
+    minutes = matched.groupby("row").total_s.median().rename("minutes") / 60  # of training, timed or not
     timed = [*SECONDS, "forward_s"]
     matched[timed] = matched[timed].where(matched.timed)
     matched["bp_s"] = matched.bp_s.where(matched.timing_rule >= WHOLE_PASS)
     table = Table(name, caption, list(columns), rows.join(summaries(matched)), matched)
     table.rows["n"] = table.rows.n.fillna(0).astype(int)
-    table.rows = table.rows.join(comparisons(matched, rows)).join(paper_comparisons(rows))
+    table.rows = table.rows.join(comparisons(matched, rows)).join(paper_comparisons(rows)).join(minutes)
     if "shared" in rows:
         present = matched.groupby("row").seed.agg(set)
         seeds = [present.get(row, set()).union(range(n)) for row, n in rows.seeds.items()]
@@ -198,7 +199,8 @@ def add_remarks(table: Table) -> None:
             own = runs[runs.row == row]
             if own.empty:
                 unknown = table.rows.signature[row] is None
-                table.remarks[row, "n"].append("its task is not there yet" if unknown else NOT_RUN)
+                missing = "its task is not there yet" if unknown else NOT_RUN + cost(block.minutes.dropna())
+                table.remarks[row, "n"].append(missing)
                 continue
             untimed = own.reason[~own.timed]
             if len(untimed):
@@ -226,6 +228,15 @@ def add_remarks(table: Table) -> None:
                 table.remarks[row, "n"].append(DIRTY)
 
 
+def cost(minutes: pd.Series) -> str:
+    """Return what the rows of a block that were run took, as an estimate for the others."""
+    if minutes.empty:
+        return ""
+    low, high = (max(1, round(each)) for each in (minutes.min(), minutes.max()))
+    span = f"{low} to {high} minutes" if low < high else f"{low} minute{'s' * (low > 1)}"
+    return f"; runs of the other rows trained for {span} each"
+
+
 def add_diverged(table: Table, diverged: pd.DataFrame) -> None:
     """Note of how many of a row's runs diverged, and where the first of them did.
 
@@ -237,7 +248,7 @@ def add_diverged(table: Table, diverged: pd.DataFrame) -> None:
         if len(runs):
             first, n = runs.iloc[0], table.rows.n[row] + len(runs)
             where = f"seed {first.seed} in epoch {first.epoch}, step {first.step}: {first.reason}"
-            remarks = [each for each in table.remarks[row, "n"] if each != NOT_RUN]
+            remarks = [each for each in table.remarks[row, "n"] if not each.startswith(NOT_RUN)]
             table.remarks[row, "n"] = [*remarks, f"{len(runs)} of {n} diverged ({where})"]
 
 

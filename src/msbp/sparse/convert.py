@@ -14,7 +14,7 @@ from . import trial
 from .conv.base import SparseConvolution
 from .conv.conv import SparseConv1d, SparseConv2d
 from .conv.max_over_time import FusedMaxOverTime, MaxOverTime, SparseMaxOverTime
-from .dropout import FusedDropout
+from .dropout import DropoutFused
 from .layers import Layers, Pattern, width
 from .linear.embedding import RowEmbedding, keeps_rows
 from .linear.linear import Chain, SparseLayer, SparseLinear
@@ -164,7 +164,7 @@ def _fuse_others(model: nn.Module, dropout: bool) -> set[nn.Module]:
         if keeps_rows(module):
             RowEmbedding.adopt(module)
         elif dropout and type(module) is nn.Dropout:
-            FusedDropout.adopt(module)
+            DropoutFused.adopt(module)
     pooling: set[nn.Module] = {module for module in model.modules() if type(module) is MaxOverTime}
     for module in pooling:
         module.__class__ = FusedMaxOverTime

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, fx, nn
 
-from .buffers import empty, plain, uses_kernel
+from .buffers import empty, kernels_allowed, plain, supports
 from .kernels import parallel
 from .kernels.chain_forward import drop
-from .torch_compat import Context, Converted, eager_forward
+from .torch_compat import Context, Converted, dispatch_modes, eager_forward, is_batched, transforming
 
 WORD = 0xFFFFFFFF
 DEPTH_STEP = 0x9E3779B9  # 2**32 over the golden ratio: keys of neighbouring depths share no pattern
@@ -49,11 +49,20 @@ def keep_scale(p: float) -> float:
     return 1 / (1 - p) if p < 1 else 0.0
 
 
-class FusedDropout(Converted, nn.Dropout):
+def probability(dropout: nn.Dropout) -> float:
+    """Return the probability at present; ValueError, as torch's, unless it is one."""
+    p = float(dropout.p) if dropout.training else 0.0
+    if 0 <= p <= 1:
+        return p
+    raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+class DropoutFused(Converted, nn.Dropout):
     """nn.Dropout with one pass over x, which draws the mask as it goes; the backward pass draws it again.
 
     torch's own takes several times as long, most of it for random numbers, and saves the mask. `adopt`
-    converts in place. Where no kernel can read x, this is torch's own.
+    converts in place. Inputs of other types and layouts, and tracers, get torch's own. Programs that look for
+    dropout by its name expect that this begins with Dropout.
     """
 
     plain = nn.Dropout
@@ -71,9 +80,11 @@ class FusedDropout(Converted, nn.Dropout):
 
     @eager_forward
     def _drop(self, input: Tensor) -> Tensor:
-        if not self.training or not self.p or self.inplace or not has_kernel(input):
+        p = probability(self)
+        # by what the input is alone: a pass that checkpointing repeats has to draw the same mask
+        if not p or self.inplace or dispatch_modes() or not readable(input):
             return super().forward(input)
-        return dropout(input, self.p)
+        return dropout(input, p)
 
     def _instead(self, x: Any, *others: Any, **named: Any) -> Any:
         if isinstance(x, fx.Proxy):
@@ -81,38 +92,46 @@ class FusedDropout(Converted, nn.Dropout):
         return super().forward(x)  # torch.func can differentiate it
 
 
-def has_kernel(x: Tensor) -> bool:
-    """Return whether the kernel can read x as it is."""
-    return uses_kernel(x) and not x.is_neg() and not x._is_zerotensor()
+def readable(x: Tensor) -> bool:
+    """Return whether the kernel could read x as it is."""
+    return supports(x) and not x.is_neg() and not x._is_zerotensor()
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
     """Return x (...) with entries dropped with probability p and the others scaled, under a new key."""
-    return Dropout.apply(x, p, draw_key())
+    return Masked.apply(x, p, draw_key())
 
 
-class DropoutContext(Context, Protocol):
+class MaskedContext(Context, Protocol):
     p: float
     key: int
 
 
-class Dropout(torch.autograd.Function):
+class Masked(torch.autograd.Function):
     """Dropout as an autograd function, whose backward pass draws the mask again rather than save it."""
 
     @staticmethod
-    def forward(ctx: DropoutContext, x: Tensor, p: float, key: int) -> Tensor:
+    def forward(ctx: MaskedContext, x: Tensor, p: float, key: int) -> Tensor:
         ctx.p, ctx.key = p, key
         return masked(x, p, key)
 
     @staticmethod
-    def backward(ctx: DropoutContext, grad: Tensor) -> tuple[Tensor, None, None]:
-        return Dropout.apply(plain(grad), ctx.p, ctx.key), None, None
+    def backward(ctx: MaskedContext, grad: Tensor) -> tuple[Tensor, None, None]:
+        if torch.is_grad_enabled() and transforming() is None:
+            return Masked.apply(grad, ctx.p, ctx.key), None, None
+        return masked(grad, ctx.p, ctx.key), None, None
+
+    @staticmethod
+    def jvp(ctx: MaskedContext, tangent: Tensor, *_: None) -> Tensor:
+        return masked(tangent, ctx.p, ctx.key)
 
 
 def masked(x: Tensor, p: float, key: int) -> Tensor:
     """Return x (...) times mask and scale, by kernel where it supports x."""
-    if not has_kernel(x):
-        return x * (keep_mask(x.shape, p, key, x.device).to(x.dtype) * keep_scale(p))
-    out = torch.empty_like(x)
-    drop(x.data_ptr(), out.data_ptr(), x.numel(), p, key, parallel.threads())
-    return out
+    if transforming() is None and kernels_allowed() and not is_batched(x):
+        x = plain(x)
+        if readable(x):
+            out = torch.empty_like(x)
+            drop(x.data_ptr(), out.data_ptr(), x.numel(), p, key, parallel.threads())
+            return out
+    return x * (keep_mask(x.shape, p, key, x.device).to(x.dtype) * keep_scale(p))

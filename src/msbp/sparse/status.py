@@ -13,8 +13,8 @@ from . import trial
 from .buffers import SGEMM
 from .conv.base import SparseConvolution
 from .layers import width
-from .linear.linear import SparseLayer
-from .lstm.lstm import SparseLSTM
+from .linear.linear import Chain, SparseLayer
+from .lstm.lstm import FusedLSTM, SparseLSTM
 from .memory import GradientMemory
 
 Sparse = SparseLayer | SparseConvolution | SparseLSTM
@@ -74,6 +74,7 @@ def status(model: nn.Module, sample: object = None) -> Status:
         for name, module in model.named_modules()
         if isinstance(module, (SparseLayer, *kinds)) or type(module).__name__ == "Conv1D"
     }
+    fused = {layer for module in model.modules() if isinstance(module, Chain) for layer in module.children()}
     costs = {name: operations(module) for name, module in layers.items()}
     measured: dict[str, float] = {}
     if sample is not None:
@@ -93,7 +94,7 @@ def status(model: nn.Module, sample: object = None) -> Status:
                 kept(module),
                 gamma,
                 memory,
-                path(module),
+                path(module, module in fused or isinstance(module, FusedLSTM)),
                 costs[name] / total,
                 share,
                 REMARKS.get(module, ""),
@@ -133,14 +134,24 @@ def memory_of(module: nn.Module) -> tuple[float, str]:
     return memory.gamma, type(memory).__name__
 
 
-def path(module: nn.Module) -> str:
-    """Return whether a layer's backward pass is by kernel or in plain torch, and why."""
+def path(module: nn.Module, fused: bool = False) -> str:
+    """Return whether a layer's backward pass is by kernel or in plain torch, and why.
+
+    fused: whether a layer that is not sparse is part of a chain, or an LSTM with kernels.
+    """
     if not isinstance(module, Sparse):
-        return "torch"
+        return "dense, by kernel" if fused and _without_kernel(module) == "" else "torch"
     if not module.enabled:
         return "dense: enabled=False"
     if not module.training:
         return "dense: in evaluation mode"
+    if not getattr(module, "supports_kernel", True):
+        return "torch: no kernel for its sparsifier or memory"
+    return _without_kernel(module) or "kernel"
+
+
+def _without_kernel(module: nn.Module) -> str:
+    """Return why no kernel can read a layer's parameters; empty if one can."""
     parameters = list(module.parameters(recurse=False))
     for parameter in parameters:
         if not parameter.is_cpu:
@@ -149,9 +160,7 @@ def path(module: nn.Module) -> str:
             return f"torch: {str(parameter.dtype).removeprefix('torch.')}"
         if not parameter.is_contiguous():
             return "torch: weight not contiguous"
-    if not getattr(module, "supports_kernel", True):
-        return "torch: no kernel for its sparsifier or memory"
-    return "kernel" if SGEMM else "torch: no BLAS found"
+    return "" if SGEMM else "torch: no BLAS found"
 
 
 def operations(module: nn.Module) -> float:

@@ -28,6 +28,10 @@ jit_tracing = private("torch:_C._get_tracing_state", lambda: torch.jit.is_tracin
 # The innermost transform of torch.func, or None: tensors inside are wrappers without memory of their own,
 # whose address torch refuses to give.
 transforming = private("torch:_C._functorch.peek_interpreter_stack", lambda: None)
+# True for a tensor of several gradients at once, as of is_grads_batched=True: it has no memory of its own.
+is_batched = private("torch:_C._functorch.is_legacy_batchedtensor", lambda x: False)
+# The number of dispatch modes, such as of tracers and of tensors without data.
+dispatch_modes = private("torch:_C._len_torch_dispatch_stack", int)
 # True while torch.export is at work: it must record the plain layer, too. in torch 2.6 it is less exact.
 exporting = private("torch:compiler.is_exporting", torch.compiler.is_compiling)
 # True if an optimizer's step has to be recorded; the public profiler classes take microseconds to query.

@@ -144,7 +144,7 @@ def drop_part(job, part, parts):
     first = np.uint32(start)
     for j in range(stop - start):
         word = scramble(np.uint32(first + np.uint32(j)) ^ key)
-        Z[j] = np.float32(0) if word < limit else X[j] * scale
+        Z[j] = X[j] * (np.float32(0) if word < limit else scale)  # a NaN stays one, as in torch
 
 
 @kernel

@@ -11,7 +11,7 @@ from typing import Any, Self, cast
 import torch
 from torch import Tensor, nn
 
-from ..dropout import FusedDropout
+from ..dropout import DropoutFused
 from ..memory import BIAS_GRADIENTS, GradientMemory, SharedMemory, check_choices, memory_of
 from ..sparsifiers import (
     HAVE_KERNELS,
@@ -231,7 +231,7 @@ def group(modules: Iterable[tuple[nn.Module, bool]]) -> list[Step]:
             linear: Any = waiting.popleft()[0]
             sparse = linear if type(linear) is SparseLinear else None
             activation = ACTIVATIONS[type(waiting.popleft()[0])] if next_is(*ACTIVATIONS) else IDENTITY
-            dropout: Any = waiting.popleft()[0] if next_is(nn.Dropout, FusedDropout) else None
+            dropout: Any = waiting.popleft()[0] if next_is(nn.Dropout, DropoutFused) else None
             stages = (*stages, Stage(linear, sparse, activation, dropout))
         if stages and not next_is(SparseLinear, nn.Linear):
             steps.append(StageRun(stages))

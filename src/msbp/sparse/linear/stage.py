@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from ..dropout import draw_key, keep_mask, keep_scale, key_at
+from ..dropout import draw_key, keep_mask, keep_scale, key_at, probability
 
 if TYPE_CHECKING:
     from .linear import SparseLayer
@@ -59,7 +59,7 @@ class Stage(NamedTuple):
     @property
     def p(self) -> float:
         """Return the probability of dropout at present."""
-        return self.dropout.p if self.dropout is not None and self.dropout.training else 0.0
+        return 0.0 if self.dropout is None else probability(self.dropout)
 
     @property
     def k(self) -> int:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..buffers import CPU, address, address_of, arange, empty, zeros
-from ..dropout import draw_key, keep_scale
+from ..dropout import draw_key, keep_scale, probability
 from ..kernels import parallel
 from ..kernels.chain_backward import NARROW, backward, weight_gradients
 from ..kernels.chain_forward import RECORD_WORDS, STAGE, forward
@@ -162,7 +162,7 @@ class Workspace:
         words[base + Z] = out.data_ptr()
         drops = False
         for depth, dropout in self.dropouts:
-            self.numbers[depth * WORDS + P] = p = dropout.p if dropout.training else 0.0
+            self.numbers[depth * WORDS + P] = p = probability(dropout)
             drops |= p > 0
         given = 0
         if self.lookup is None:
