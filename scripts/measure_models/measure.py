@@ -1,6 +1,7 @@
 """Speed and learning of the models, plain and converted. Needs transformers."""
 
 import copy
+import math
 import multiprocessing
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -24,7 +25,8 @@ from .table import ROOT
 from .trainings import FUSED, GENTLE, PLAIN, SPEED_SETTING, TIMES, TRAININGS, Setting
 
 WIDE = 768
-SPEED, LEARNING, LR, WARM_UP = (8, 64), (8, 9), 1e-3, 3  # examples and length of a batch
+SPEED, LEARNING, LR = (8, 64), (8, 9), 1e-3  # examples and length of a batch
+TURN, SETTLE = 3, 1  # steps of a turn that count, and before them, when other models' data fill the cache
 PARTS = ROOT / "outputs/models.parts.json"
 CPU = torch.device("cpu")
 CONDITIONS = (
@@ -114,12 +116,12 @@ def speed(model: Measured, size: tuple[int, int], rounds: int) -> dict[str, list
     trainings = [Training(copy.deepcopy(plain), setting) for setting in settings]
     trainings += [Training(free(copy.deepcopy(plain)), PLAIN), Training(plain, PLAIN)]
     times: list[list[tuple[float, float]]] = [[] for _ in trainings]
-    for count in range(rounds + WARM_UP):
-        batch = model.batches(*size)
+    for turn in range(1 + math.ceil(rounds / TURN)):  # the first warms up
+        batches = [model.batches(*size) for _ in range(SETTLE + TURN)]
         for training, own in zip(trainings, times, strict=True):
-            _, backward, total = training.step(batch)
-            if count >= WARM_UP:
-                own.append((1000 * backward, 1000 * total))
+            steps = [training.step(batch) for batch in batches]
+            if turn:
+                own += [(1000 * backward, 1000 * total) for _, backward, total in steps[SETTLE:]]
     sparse, fused, *gentle, least, dense = (
         [round(median(column), 3) for column in zip(*own, strict=True)] for own in times
     )
