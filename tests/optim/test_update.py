@@ -1,8 +1,11 @@
 """Optimizers on factored gradients are torch's own on dense ones."""
 
+import numpy as np
 import pytest
 import torch
+from numba import njit
 
+from msbp.optim.kernels import drift_row
 from msbp.sparse import fuse
 
 from .twins import B, Twins, batch, each_optimizer, network, run, widths
@@ -147,3 +150,23 @@ def test_an_input_changed_between_backward_and_step_has_no_effect_or_is_an_error
         assert "changed" in str(error)
     else:
         assert twins.apart() <= 5e-6
+
+
+@njit
+def drift(p, m, v, i, keep, rate, root, eps):
+    drift_row(p, m, v, i, 0, keep, rate, root, eps)
+
+
+@pytest.mark.parametrize("i", [1, 5, 16, 17, 64, 131])
+def test_a_row_without_gradient_moves_by_exact_roots_of_all_magnitudes(i):
+    one, none = np.float32(1), np.float32(0)
+    generator = torch.Generator().manual_seed(i)
+    for exponent in range(-120, 128, 8):
+        v = torch.rand(i, generator=generator).add(0.5) * 2.0**exponent
+        p, m = torch.zeros(i), -v
+        drift(p.data_ptr(), m.data_ptr(), v.data_ptr(), i, one, one, one, none)  # p = v / sqrt(v)
+        torch.testing.assert_close(p.double(), v.double().sqrt(), rtol=2.0**-22, atol=0)
+    for v, moved in ((0.0, 0.0), (torch.inf, 0.0), (torch.nan, torch.nan)):
+        p, m, v = torch.zeros(i), torch.zeros(i), torch.full((i,), v)
+        drift(p.data_ptr(), m.data_ptr(), v.data_ptr(), i, one, one, one, np.float32(1e-8))
+        torch.testing.assert_close(p, torch.full((i,), moved), equal_nan=True)

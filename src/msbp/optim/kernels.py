@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 
 from ..sparse.kernels.compile import kernel
 from ..sparse.kernels.parallel import LINE, parts_of, share, spread
-from ..sparse.kernels.simd import BYTES, Lanes, floats, ints, ladder, longs, pointer
+from ..sparse.kernels.simd import BYTES, LADDER, Lanes, floats, ints, ladder, longs, pointer
 
 _WHOLE = (
     "weight", "first", "second",   # (n, i): the parameter and the optimizer's moments, 0 where it has none
@@ -58,11 +58,9 @@ def floats_in(records):
     return size
 
 
-def updated(f: Lanes, p: ir.Value, first: ir.Value, second: ir.Value, keep, rate, root, eps) -> ir.Value:
-    """Return keep p - rate first / (sqrt(second) root + eps) from splat numbers."""
-    return f.b.fsub(
-        f.b.fmul(keep, p), f.b.fdiv(f.b.fmul(rate, first), f.times_plus(f.root(second), root, eps))
-    )
+def updated(f: Lanes, p: ir.Value, first: ir.Value, deviation: ir.Value, keep, rate, root, eps) -> ir.Value:
+    """Return keep p - rate first / (deviation root + eps) from splat numbers; deviation² is second."""
+    return f.b.fsub(f.b.fmul(keep, p), f.b.fdiv(f.b.fmul(rate, first), f.times_plus(deviation, root, eps)))
 
 
 @intrinsic
@@ -86,7 +84,7 @@ def step_row(typing, p, m, v, g, i, ahead, decay1, decay2, new1, new2, keep, rat
             second = f.times_plus(decay2, f.load(v), b.fmul(b.fmul(new2, gradient), gradient))
             f.store(first, m)
             f.store(second, v)
-            f.store(updated(f, f.load(p), first, second, *constants), p)
+            f.store(updated(f, f.load(p), first, f.root(second), *constants), p)
 
         ladder(b, columns, piece)
         return context.get_dummy_value()
@@ -105,9 +103,10 @@ def drift_row(typing, p, m, v, i, ahead, keep, rate, root, eps):
             p, m, v = (b.add(address, offset) for address in addresses)
             for address in (p, m, v):
                 f.prefetch(b.add(address, ahead))
-            f.store(updated(f, f.load(p), f.load(m), f.load(v), *(f.splat(x) for x in numbers)), p)
+            deviation, constants = f.root_by_estimate(f.load(v)), (f.splat(number) for number in numbers)
+            f.store(updated(f, f.load(p), f.load(m), deviation, *constants), p)
 
-        ladder(b, columns, piece)
+        ladder(b, columns, piece, sizes=LADDER[1:])
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 5, *[types.float32] * 4), build

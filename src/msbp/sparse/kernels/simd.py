@@ -5,21 +5,23 @@ columns takes most of the time where a square root and a division are in it. Sum
 registers only if they are written down for the compiler itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from llvmlite import ir
+from llvmlite.binding import get_host_cpu_features
 from numba import carray, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from .compile import kernel
+from .compile import config, kernel
 
 BYTES = 4  # of a float32 or int32
 REAL, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 CACHE_LINE = 64  # bytes
 LADDER = (64, 16, 4, 1)  # floats at once, from the start of a row to its end
+WIDE = 16  # floats of one register of AVX-512
 
 
 @intrinsic
@@ -130,6 +132,13 @@ def scramble(typing, word):
     return types.uint32(types.uint64), build
 
 
+def has_avx512() -> bool:
+    """Return whether kernels are compiled for a processor with AVX-512."""
+    if config.CPU_FEATURES is not None:
+        return "+avx512f" in config.CPU_FEATURES.split(",")
+    return config.CPU_NAME is None and bool(get_host_cpu_features().get("avx512f"))
+
+
 class Lanes:
     """Instructions on vectors of `size` floats; addresses are integers."""
 
@@ -166,6 +175,27 @@ class Lanes:
         kind, name = ir.FunctionType(self.vector, [self.vector]), f"llvm.sqrt.v{self.size}f32"
         return self.b.call(cgutils.get_or_insert_function(self.b.module, kind, name), [value])
 
+    def root_by_estimate(self, value: ir.Value) -> ir.Value:
+        """Return the square root, within one unit in the last place.
+
+        With AVX-512 by the processor's estimate of its inverse and a step of Newton's method, in a third of
+        the time, where a row is in the cache and the root takes longer than to read it.
+        """
+        if self.size != WIDE or not has_avx512():
+            return self.root(value)
+        b, zero = self.b, ir.Constant(self.vector, [0.0] * WIDE)
+        mask = ir.IntType(WIDE)
+        kind = ir.FunctionType(self.vector, [self.vector, self.vector, mask])
+        estimate = cgutils.get_or_insert_function(b.module, kind, "llvm.x86.avx512.rsqrt14.ps.512")
+        inverse = b.call(estimate, [value, zero, mask(-1)])
+        root = b.fmul(value, inverse)
+        error = self.times_plus(b.fsub(zero, root), root, value)
+        half = ir.Constant(self.vector, [0.5] * WIDE)
+        better = self.times_plus(b.fmul(half, inverse), error, root)
+        infinite = ir.Constant(self.vector, [float("inf")] * WIDE)
+        own = b.or_(b.fcmp_ordered("==", value, zero), b.fcmp_ordered("==", value, infinite))
+        return b.select(own, value, better)  # the inverse of these is no number
+
     def weighted_sum(self, base, stride, rows, values, start, stop, first: ir.Value | None = None):
         """Return `first` plus Σ over q in [start, stop) of values[q] · base[rows[q]], kept in registers.
 
@@ -184,7 +214,11 @@ class Lanes:
 
 
 def ladder(
-    b: ir.IRBuilder, columns: ir.Value, piece: Callable[[Lanes, ir.Value], None], overlap: bool = False
+    b: ir.IRBuilder,
+    columns: ir.Value,
+    piece: Callable[[Lanes, ir.Value], None],
+    overlap: bool = False,
+    sizes: Sequence[int] = LADDER,
 ) -> None:
     """Emit piece(lanes, offset in bytes) for a row: as many pieces of 64 columns as fit, then of 16, 4 and 1.
 
@@ -192,7 +226,7 @@ def ladder(
     than small ones; for pieces that only write.
     """
     start, end = I64(0), b.mul(columns, I64(BYTES))
-    for size in LADDER:
+    for size in sizes:
         step, rest = I64(size * BYTES), b.sub(end, start)
         stop = b.add(start, b.and_(rest, I64(-size * BYTES)))
         if overlap and size == LADDER[0]:
