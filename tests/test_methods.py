@@ -11,6 +11,7 @@ from msbp.config import build
 from msbp.methods import FullBackprop, SparseBackprop
 from msbp.models.mlp import MLP
 from msbp.models.seq2seq import Seq2Seq
+from msbp.models.textcnn import TextCNN
 from msbp.sparse import memories
 
 METHODS = [FullBackprop(), SparseBackprop(0.1, 0.0, name="sbp"), SparseBackprop(0.1, 0.8)]
@@ -26,6 +27,13 @@ def installed(method, **sizes):
 def test_install_returns_k_of_each_hidden_layer_without_the_output_layer(method):
     _, done = installed(method)
     assert done == dict.fromkeys(["net.0", "net.3"], 30 if method.name == "baseline" else 3)
+
+
+def test_dropout_outside_of_chains_stays_torchs():
+    for method in (FullBackprop(), SparseBackprop(0.1, 0.8, selection="per_position")):
+        model = TextCNN(20, 2, None, embedding="random")
+        method.install(model)
+        assert type(model.dropout) is nn.Dropout
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)

@@ -10,8 +10,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils.checkpoint import checkpoint
 
-from msbp.methods import FullBackprop
-from msbp.models.textcnn import TextCNN
 from msbp.sparse import convert, fuse, keep_mask, revert
 from msbp.sparse.dropout import DropoutFused, draw_key, keep_scale
 
@@ -197,13 +195,6 @@ def test_a_model_with_dropout_learns_as_the_plain_one_with_the_same_masks(instal
 def test_dropout_must_be_true_or_false():
     with pytest.raises(ValueError, match="dropout must be True or False, got 'no'"):
         convert(Block(), dropout="no")
-
-
-def test_runs_of_the_pipeline_keep_torchs_dropout():
-    model = TextCNN(20, 2, None, embedding="random")
-    FullBackprop().install(model)
-    assert nn.Dropout in dropouts(model)
-    assert DropoutFused not in dropouts(model)
 
 
 @pytest.mark.parametrize("reentrant", [True, False])
