@@ -62,15 +62,18 @@ def test_a_comparison_is_decided_by_five_seeds_and_an_interval_that_excludes_zer
     assert answer([1.0, -1.1, 0.9, -1.2, 0.3]) == "open"
 
 
-def test_only_decided_comparisons_are_listed_with_their_differences(record_of, runs_of, settle):
+def test_decided_comparisons_are_listed_with_their_differences_and_the_others_as_open(
+    record_of, runs_of, settle
+):
     def listed(n):
         runs = [record_of(f"task=mnist method={m}", seed, test=96.0 + (m == "msbp") + seed / 50)
                 for m in ("sbp", "msbp") for seed in range(n)]  # fmt: skip
         return list(answered({"mine": CONFIG}, Sources(runs_of(runs), settle)))
 
-    assert listed(4) == []
+    assert listed(4) == ["**Beyond the paper, open**: MSBP scores higher."]
     (sentence,) = listed(5)
     assert sentence.startswith("**Beyond the paper, yes**: MSBP scores higher. MNIST: MSBP minus SBP +1.00")
+    assert sentence.endswith(", yes.")
 
 
 def test_an_unknown_row_label_is_refused(record_of, runs_of, settle):
