@@ -62,9 +62,7 @@ def test_a_comparison_is_decided_by_five_seeds_and_an_interval_that_excludes_zer
     assert answer([1.0, -1.1, 0.9, -1.2, 0.3]) == "open"
 
 
-def test_decided_comparisons_are_listed_with_their_differences_and_the_others_as_open(
-    record_of, runs_of, settle
-):
+def test_decided_comparisons_are_listed_with_differences_and_others_as_open(record_of, runs_of, settle):
     def listed(n):
         runs = [record_of(f"task=mnist method={m}", seed, test=96.0 + (m == "msbp") + seed / 50)
                 for m in ("sbp", "msbp") for seed in range(n)]  # fmt: skip
