@@ -17,6 +17,7 @@ from ..files import drop_parts, naming, written_whole
 from ..record import NAME
 
 log = logging.getLogger(__name__)
+ATTEMPTS = 10
 NO_LOCKS = errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL  # of file systems
 
 
@@ -74,8 +75,7 @@ def run_folder(folder: Path, files: dict[str, bytes]) -> Iterator[None]:
 
     FileExistsError if the folder holds a finished run, or one with other files.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "train.log", "ab") as lock:
+    with _log_of(folder) as lock:
         free = acquire(lock, wait=False) is not False and not (folder / NAME).exists()
         there = [name for name in files if (folder / name).exists()]
         if not free or any((folder / name).read_bytes() != files[name] for name in there):
@@ -97,6 +97,15 @@ def run_folder(folder: Path, files: dict[str, bytes]) -> Iterator[None]:
         finally:
             logging.getLogger().removeHandler(handler)
             handler.close()
+
+
+def _log_of(folder: Path) -> IO[bytes]:
+    """Open the log of a run; create its folder again where another process deletes it as an empty one."""
+    for _ in range(ATTEMPTS):
+        folder.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):
+            return open(folder / "train.log", "ab")
+    return open(folder / "train.log", "ab")
 
 
 class Log(logging.FileHandler):
