@@ -109,10 +109,10 @@ def speed(model: Measured, size: tuple[int, int], rounds: int) -> dict[str, list
     """
     torch.manual_seed(0)
     plain = model.kind(model.width, size[1])
-    every, some = (set(converted(copy.deepcopy(plain), setting)) for setting in (SPEED_SETTING, GENTLE))
-    if not every:
+    names = applicable(model)
+    if SPEED_SETTING.name not in names:
         return {}
-    settings = [SPEED_SETTING, FUSED, *[GENTLE] * (bool(some) and some != every)]
+    settings = [SPEED_SETTING, FUSED, *[GENTLE] * (GENTLE.name in names)]
     trainings = [Training(copy.deepcopy(plain), setting) for setting in settings]
     trainings += [Training(free(copy.deepcopy(plain)), PLAIN), Training(plain, PLAIN)]
     times: list[list[tuple[float, float]]] = [[] for _ in trainings]
@@ -148,9 +148,12 @@ def converted(network: nn.Module, setting: Setting) -> Collection[str]:
 
 
 def trainings_of(model: Measured) -> list[str]:
-    """Return the names of a model's trainings; none of feed-forward layers alone if it has no others."""
-    if not model.learns:
-        return []
+    """Return the names of a model's trainings, none of one that is measured for its speed alone."""
+    return applicable(model) if model.learns else []
+
+
+def applicable(model: Measured) -> list[str]:
+    """Return the trainings that convert has for a model; none of feed-forward layers that have no others."""
     taken = {
         name: set(converted(model.kind(model.width, LEARNING[1]), setting))
         for name, setting in TRAININGS.items()

@@ -8,7 +8,6 @@ Threads divide the columns of that product among them, else the rows of a time s
 
 import numpy as np
 from llvmlite import ir
-from llvmlite.binding import get_host_cpu_features
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -16,10 +15,10 @@ from numba.extending import intrinsic
 from .compile import kernel
 from .parallel import parts_of, share, spread
 from .select import add
-from .simd import BYTES, I64, REAL, Lanes, address_of, floats, longs
+from .simd import BYTES, I64, REAL, Lanes, address_of, floats, has_avx512, longs
 
 ROWS = 4  # of the product with weight_hh at a time: their sums fit into the registers
-LANES = 32 if get_host_cpu_features().get("avx512f") else 16
+LANES = 32 if has_avx512() else 16
 ELEMENT = 12  # an element of a gate, or its gradient, takes as long as reading so many floats
 ONE, HALF, BOUND = np.float32(1), np.float32(0.5), np.float32(8)
 # x · P(x²) / Q(x²), fitted to tanh on [-8, 8] for least relative error; 3.5e-7 in float32

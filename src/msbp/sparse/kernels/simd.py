@@ -159,8 +159,8 @@ class Lanes:
         kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, I32, I32, I32])
         hint = cgutils.get_or_insert_function(self.b.module, kind, "llvm.prefetch.p0")
         for line in range(0, self.size * BYTES, CACHE_LINE):
-            place = self.b.inttoptr(self.b.add(address, I64(line)), cgutils.voidptr_t)
-            self.b.call(hint, [place, I32(0), I32(3), I32(1)])  # to read, into all levels, data
+            pointer = self.b.inttoptr(self.b.add(address, I64(line)), cgutils.voidptr_t)
+            self.b.call(hint, [pointer, I32(0), I32(3), I32(1)])  # to read, into all levels, data
 
     def splat(self, value: ir.Value) -> ir.Value:
         none = ir.Constant(self.vector, ir.Undefined)

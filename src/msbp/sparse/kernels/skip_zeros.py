@@ -6,7 +6,6 @@ the weight are read as they are, one number at a time, without packing.
 
 import numpy as np
 from llvmlite import ir
-from llvmlite.binding import get_host_cpu_features
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -14,11 +13,11 @@ from numba.extending import intrinsic
 from .compile import kernel
 from .parallel import parts_of, share, spread
 from .select import MAGNITUDE
-from .simd import BYTES, I32, I64, REAL, Lanes, address_of, aligned, floats, ints
+from .simd import BYTES, I32, I64, REAL, Lanes, address_of, aligned, floats, has_avx512, ints
 
 LANES = 32
 PANEL = 192  # columns of x at a time: 24 KiB
-ROWS = 6 if get_host_cpu_features().get("avx512f") else 2  # sums that fit into the registers
+ROWS = 6 if has_avx512() else 2  # sums that fit into the registers
 UNIT = 48  # rows of the weight, whole groups of ROWS and whole cache lines of z
 WORTH_IT = 0.75  # of BLAS's multiplications
 
