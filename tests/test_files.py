@@ -3,10 +3,11 @@
 import errno
 import fcntl
 import os
+from pathlib import Path
 
 import pytest
 
-from msbp.files import file_name, parsed, written_whole
+from msbp.files import file_name, find_files, parsed, written_whole
 
 
 def test_a_new_file_has_the_permissions_that_the_user_gives_new_files(tmp_path):
@@ -115,3 +116,37 @@ def test_json_with_text_that_utf_8_cannot_hold_is_refused(text):
 
 def test_json_with_any_letter_is_read():
     assert parsed(r'"\ud83d\ude00 γ \\ud800"') == parsed('"😀 γ \\\\ud800"'.encode()) == "😀 γ \\ud800"
+
+
+def test_folders_that_vanish_during_a_search_have_no_files(tmp_path, monkeypatch):
+    scandir = os.scandir
+
+    def vanishing(folder):
+        if Path(folder).name == "vanishes":
+            Path(folder).rmdir()
+        return scandir(folder)
+
+    for name in ("a", "vanishes", "z"):
+        (tmp_path / name).mkdir()
+    for name in ("a", "z"):
+        (tmp_path / name / "record.json").touch()
+    monkeypatch.setattr(os, "scandir", vanishing)
+    found = sorted(find_files(tmp_path, "record.json"))
+    assert found == [tmp_path / "a/record.json", tmp_path / "z/record.json"]
+    assert not (tmp_path / "vanishes").exists()
+
+
+def test_a_folder_that_cannot_be_read_is_named_and_the_others_are_searched(tmp_path, monkeypatch, caplog):
+    scandir = os.scandir
+
+    def refusing(folder):
+        if Path(folder).name == "closed":
+            raise PermissionError(errno.EACCES, "Permission denied", str(folder))
+        return scandir(folder)
+
+    for name in ("closed", "open"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "record.json").touch()
+    monkeypatch.setattr(os, "scandir", refusing)
+    assert list(find_files(tmp_path, "record.json")) == [tmp_path / "open/record.json"]
+    assert caplog.messages == [f"left out {tmp_path}/closed: Permission denied"]

@@ -6,6 +6,7 @@ import glob
 import hashlib
 import io
 import json
+import logging
 import os
 import re
 import secrets
@@ -15,6 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
+
+log = logging.getLogger(__name__)
 
 Fields = dict[str, Any]  # plain data by name, as JSON holds it
 LONGEST = 100  # bytes of a user's text in a file name; file systems allow 255 in all
@@ -62,6 +65,21 @@ def check_writable(folder: Path) -> None:
     with naming(folder):
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
+
+
+def find_files(folder: Path, name: str) -> Iterator[Path]:
+    """Yield each path below folder whose last part is name.
+
+    A folder that is deleted meanwhile holds none (Path.rglob would raise); one that cannot be read is logged.
+    """
+
+    def skip(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            log.warning("left out %s: %s", error.filename, error.strerror)
+
+    for parent, folders, names in os.walk(folder, onerror=skip):
+        if name in names or name in folders:
+            yield Path(parent, name)
 
 
 def _locked(part: Path) -> IO[bytes]:

@@ -10,7 +10,7 @@ from typing import Annotated, TypeVar
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from .files import Fields, csv_text, json_text, parsed, written_whole
+from .files import Fields, csv_text, find_files, json_text, parsed, written_whole
 
 log = logging.getLogger(__name__)
 NAME, ANGLES, HYPOTHESES = "record.json", "angles.jsonl", "hypotheses.txt"
@@ -286,7 +286,7 @@ def find(outputs: Path, key: str, seed: int, data_digest: str = "") -> tuple[Pat
     key: the signature. Files that hold no record are logged.
     """
     matches = []
-    for path in outputs.rglob(NAME):
+    for path in find_files(outputs, NAME):
         try:
             record = parse(path.read_bytes())
         except (OSError, ValueError) as error:

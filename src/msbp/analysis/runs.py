@@ -25,7 +25,7 @@ import pandas as pd
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from ..files import Fields
+from ..files import Fields, find_files
 from ..measurements import (
     BENCHMARKS,
     DIVERGED,
@@ -167,7 +167,7 @@ def frame(path: Path | str = "outputs") -> pd.DataFrame:
 def own(outputs: Path, published: Path, settle: Settle, where: Sequence[str] = ()) -> Sources:
     """Return what lies below the outputs folder, but for the published there."""
     others = published.resolve()
-    angles = [path for path in sorted(outputs.rglob(ANGLES)) if others not in path.resolve().parents]
+    angles = [path for path in sorted(find_files(outputs, ANGLES)) if others not in path.resolve().parents]
     sources = measurements(outputs, outputs / "bench", angles, outputs / THEORY, settle)
     return replace(sources, where=where, diverged=read_diverged(outputs, sources.damaged))
 
@@ -192,13 +192,13 @@ def measurements(
 
 def read_runs(path: Path, damaged: list[str]) -> pd.DataFrame:
     """Return the runs of a folder or file; a sentence for each unreadable record is added to damaged."""
-    texts = list(contents(sorted(path.rglob(NAME)), damaged)) if path.is_dir() else lines(path, damaged)
+    texts = list(contents(sorted(find_files(path, NAME)), damaged)) if path.is_dir() else lines(path, damaged)
     return run_frame(validated_each(Record, texts, damaged))
 
 
 def read_diverged(folder: Path, damaged: list[str]) -> pd.DataFrame:
     """Return the diverged runs of a folder; a sentence for each unreadable file is added to damaged."""
-    texts = contents(sorted(folder.rglob(DIVERGED)), damaged)
+    texts = contents(sorted(find_files(folder, DIVERGED)), damaged)
     return diverged_frame(run for *_, run in validated_each(DivergedRun, texts, damaged))
 
 

@@ -5,6 +5,7 @@ All by flock on files in the outputs folder: a lock ends with its process, howev
 
 import errno
 import fcntl
+import glob
 import logging
 import secrets
 import shutil
@@ -17,7 +18,6 @@ from ..files import drop_parts, naming, written_whole
 from ..record import NAME
 
 log = logging.getLogger(__name__)
-ATTEMPTS = 10
 NO_LOCKS = errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL  # of file systems
 
 
@@ -75,7 +75,8 @@ def run_folder(folder: Path, files: dict[str, bytes]) -> Iterator[None]:
 
     FileExistsError if the folder holds a finished run, or one with other files.
     """
-    with _log_of(folder) as lock:
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "train.log", "ab") as lock:
         free = acquire(lock, wait=False) is not False and not (folder / NAME).exists()
         there = [name for name in files if (folder / name).exists()]
         if not free or any((folder / name).read_bytes() != files[name] for name in there):
@@ -99,15 +100,6 @@ def run_folder(folder: Path, files: dict[str, bytes]) -> Iterator[None]:
             handler.close()
 
 
-def _log_of(folder: Path) -> IO[bytes]:
-    """Open the log of a run; create its folder again where another process deletes it as an empty one."""
-    for _ in range(ATTEMPTS):
-        folder.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):
-            return open(folder / "train.log", "ab")
-    return open(folder / "train.log", "ab")
-
-
 class Log(logging.FileHandler):
     """Log that ignores a full disk: the files that a run needs report it."""
 
@@ -120,16 +112,23 @@ class Log(logging.FileHandler):
 
 
 def drop_abandoned(outputs: Path, files: Mapping[str, bytes]) -> None:
-    """Delete the folders of runs without a record and without a process that have these files, or none."""
-    for folder in (*outputs.glob("runs/*"), *outputs.glob("sweeps/*/*")):
-        with suppress(OSError):
-            folder.rmdir()  # empty
-        if (folder / NAME).exists() or not (folder / "train.log").exists():
-            continue
-        if all((folder / name).exists() and (folder / name).read_bytes() == files[name] for name in files):
-            with open(folder / "train.log", "ab") as lock:
-                if acquire(lock, wait=False):
-                    shutil.rmtree(folder, ignore_errors=True)
+    """Delete the folders of runs without a record and without a process that have these files.
+
+    Empty folders stay: another process may have created one and not yet locked it.
+    """
+    for pattern in ("runs/*/train.log", "sweeps/*/*/train.log"):
+        for name in glob.glob(pattern, root_dir=outputs):
+            with suppress(OSError):  # deleted meanwhile
+                _drop_if_abandoned((outputs / name).parent, files)
+
+
+def _drop_if_abandoned(folder: Path, files: Mapping[str, bytes]) -> None:
+    if (folder / NAME).exists():
+        return
+    if all((folder / name).exists() and (folder / name).read_bytes() == files[name] for name in files):
+        with open(folder / "train.log", "ab") as lock:
+            if acquire(lock, wait=False):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
