@@ -12,6 +12,7 @@ from overridden import overridden
 
 from msbp import measurements
 from msbp.analysis import benchmarks
+from msbp.bench import case
 from msbp.bench.case import BenchOptions, configuration, measure
 from msbp.bench.timed_model import Reporter
 from msbp.config import CONF, compose
@@ -126,6 +127,9 @@ def test_every_sweep_names_a_setting_of_training(sweep):
             {min(count, machine.cores()) for count in (1, 2, machine.cores())}
         )
         return
+    if chosen.sweep.key == "warmup":
+        assert chosen.sweep.values == sorted(chosen.sweep.values)
+        return
     last = chosen.sweep.values[-1]
     row = compose([*chosen.case.overrides, f"{chosen.sweep.key}={last}"])
     assert OmegaConf.select(row, chosen.sweep.key) == last and len(chosen.sweep.values) > 2
@@ -149,6 +153,27 @@ def test_a_sweep_measures_every_value_and_keeps_more_with_a_larger_ratio():
     kept = [point["rows"][1]["k_per_layer"]["net.0"] for point in result["points"]]
     assert kept == [2, 10] and result["key"] == "paper.r"
     assert benchmarks.name(result) == "mnist-by-k"
+
+
+def test_a_sweep_over_warmup_trains_for_so_many_steps_before_the_first_timed_one(monkeypatch):
+    begun, timed = [], case.interleave
+
+    def recorded(models, *args):
+        begun.append([model.run.state.step for model in models])
+        return timed(models, *args)
+
+    monkeypatch.setattr(case, "interleave", recorded)
+    result = bench(
+        "sweep=warmup", "sweep.values=[0,7]", "only=[dense,msbp]", "+settling={msbp:3}", "seconds=0"
+    )
+    assert begun == [[0, 0], [7, 7]]
+    assert result["key"] == "warmup" and benchmarks.name(result) == "mnist-by-warmup"
+
+
+@pytest.mark.parametrize("value", ["-1", "0.5", "many"])
+def test_a_sweep_over_warmup_refuses_what_is_no_number_of_steps(value):
+    with pytest.raises(ValueError, match=r"sweep\.values must be numbers of steps where sweep\.key=warmup"):
+        options("sweep=warmup", f"sweep.values=[{value}]")
 
 
 def test_a_sweep_over_threads_sets_them_for_each_point(monkeypatch):

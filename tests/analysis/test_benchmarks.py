@@ -132,10 +132,13 @@ def test_the_readme_shows_the_command_for_a_missing_measurement():
     assert "`python -m src.bench case=mnist`" in markdown([])
 
 
-def test_a_sweep_becomes_a_table_of_bp_by_value():
-    lines = markdown([sweep()]).splitlines()
-    assert [cell.strip() for cell in lines[2].split("|")[1:-1]] == ["`paper.r`", "BP of torch", "BP of msbp"]
-    assert [cell.strip() for cell in lines[4].split("|")[1:-1]] == ["0.01", "4.00", "0.100"]
+def test_a_sweep_becomes_a_table_of_bp_and_total_by_value():
+    swept = sweep()
+    lines = markdown([swept]).splitlines()
+    header, first = ([cell.strip() for cell in lines[at].split("|")[1:-1]] for at in (2, 4))
+    assert header == ["`paper.r`", "BP of torch", "BP of msbp", "total of torch", "total of msbp"]
+    totals = [digits(row["total_ms"]) for row in swept["points"][0]["rows"]]
+    assert first == ["0.01", "4.00", "0.100", *totals]
     assert "0.1  " in table(sweep())
 
 

@@ -198,20 +198,30 @@ def summary(results: Iterable[Result]) -> str:
 
 
 def cells(result: Result, rows: Sequence[str] | None = None) -> pd.DataFrame:
-    """Return a result as text: the rows of a case, of a sweep BP by value, or the parts of a step.
+    """Return a result as text: the rows of a case, of a sweep BP and total by value, or the parts of a step.
 
-    rows: the names of those to show. By the earlier rule of timing a sweep has BP + update instead.
+    rows: the names of those to show. By the earlier rule of timing a sweep has BP + update instead of BP.
     """
     if breaks_down(result):
         return part_cells(result)
     if not result["sweep"]:
         every = frame(result)
         return row_cells(every if rows is None else every[every.name.isin(rows)])
-    time, label = ("bp_ms", "BP") if whole_pass(result) else ("bp_update_ms", "BP + update")
-    times = [{row["name"]: digits(row[time]) for row in point["rows"]} for point in points(result)]
-    text = pd.DataFrame(times, [str(point["value"]) for point in points(result)]).fillna("")
-    text = text.rename(columns=lambda row: f"{label} of {row}").rename_axis(f"`{result['key']}`")
-    return text.reset_index()
+    times = {"bp_ms": "BP", "total_ms": "total"}
+    if not whole_pass(result):
+        times = {"bp_update_ms": "BP + update", "total_ms": "total"}
+    text = pd.DataFrame(
+        [
+            {
+                f"{label} of {row['name']}": digits(row[time])
+                for time, label in times.items()
+                for row in point["rows"]
+            }
+            for point in points(result)
+        ],
+        pd.Index([str(point["value"]) for point in points(result)], name=f"`{result['key']}`"),
+    )
+    return text.fillna("").reset_index()
 
 
 def row_cells(rows: pd.DataFrame) -> pd.DataFrame:

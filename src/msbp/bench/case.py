@@ -55,7 +55,7 @@ class Case(Options):
 
 
 class Sweep(Options):
-    """Values of one key: of the training configuration, or the number of threads."""
+    """Values of one key: of the training configuration, or of the benchmark itself (threads, warmup)."""
 
     name: Name
     key: Name
@@ -109,6 +109,12 @@ class BenchOptions(Options):
                 )
             for value in self.sweep.values:
                 machine.check_threads(value, "sweep.values")
+        if self.sweep and self.sweep.key == "warmup":
+            for value in self.sweep.values:
+                if type(value) is not int or value < 0:
+                    raise ValueError(
+                        f"sweep.values must be numbers of steps where sweep.key=warmup, got {value!r}"
+                    )
         return self
 
     @property
@@ -147,10 +153,12 @@ def measure(options: BenchOptions, reporter: Reporter) -> Fields:
 
 def swept(options: BenchOptions, key: str, value: Any, reporter: Reporter) -> Fields:
     """Return the rows at one value of a sweep."""
-    if key != "threads":
-        return point(options, [f"{key}={value}"], reporter)
-    machine.set_up(value, torch.device("cpu"), keep_memory=options.allocator == "keep")
-    return point(options.model_copy(update={"threads": value}), [], reporter)
+    if key == "threads":
+        machine.set_up(value, torch.device("cpu"), keep_memory=options.allocator == "keep")
+        return point(options.model_copy(update={"threads": value}), [], reporter)
+    if key == "warmup":
+        return point(options.model_copy(update={"warmup": value, "settling": {}}), [], reporter)
+    return point(options, [f"{key}={value}"], reporter)
 
 
 def point(options: BenchOptions, setting: Sequence[str], reporter: Reporter) -> Fields:
