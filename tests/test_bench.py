@@ -164,7 +164,7 @@ def test_a_sweep_over_warmup_trains_for_so_many_steps_before_the_first_timed_one
 
     monkeypatch.setattr(case, "interleave", recorded)
     result = bench(
-        "sweep=warmup", "sweep.values=[0,7]", "only=[dense,msbp]", "+settling={msbp:3}", "seconds=0"
+        "sweep=warmup", "sweep.values=[0,7]", "only=[dense,msbp]", "settling={msbp:3}", "seconds=0"
     )
     assert begun == [[0, 0], [7, 7]]
     assert result["key"] == "warmup" and benchmarks.name(result) == "mnist-by-warmup"

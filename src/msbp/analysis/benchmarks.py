@@ -265,6 +265,8 @@ def where(result: Result) -> str:
 def platform(result: Result) -> str:
     """Return the machine and software of a result in words."""
     threads = f"{result['threads']} thread" + ("s" if result["threads"] > 1 else "")
+    if result.get("key") == "threads":
+        threads = "threads as below"
     memory = "freed memory kept" if result["allocator"] == "keep" else "freed memory given back"
     commit = result["commit"][:8] + (" with changes" if result["dirty"] else "")
     return f"{result['cpu']}, {threads}, {memory}, torch {result['torch']}, {result['blas']}, commit {commit}"
