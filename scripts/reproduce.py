@@ -24,10 +24,11 @@ from omegaconf import DictConfig
 from pydantic import PositiveInt
 
 from msbp import jobs
-from msbp.analysis.runs import Sources, own
+from msbp.analysis.runs import Sources, own, read_runs
 from msbp.analysis.settings import Config, chosen, configs, settings_from
 from msbp.cli import start
 from msbp.config import CONF, ROOT, Options, Paths, compose
+from msbp.measurements import RECORDS
 
 # commands run in the user's folder, with this code; what cli.start sets in the environment is not theirs
 SEARCHED = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
@@ -82,7 +83,7 @@ def main(cfg: DictConfig) -> None:
     if options.dry_run:
         for job in planned:
             print(job.command)
-        print(f"{len(planned)} commands", file=sys.stderr)
+        print(f"{len(planned)} commands{hours(planned, published)}", file=sys.stderr)
         return
     runner = jobs.Runner(outputs / "reproduce", lambda: {job.key for job in plan()}, ENVIRONMENT)
     failed = runner.run(planned, options.jobs)
@@ -90,6 +91,15 @@ def main(cfg: DictConfig) -> None:
     rendered = subprocess.run([sys.executable, "-m", "src.report", *words], env=ENVIRONMENT)
     print(*failed, sep="\n", file=sys.stderr, end="\n" if failed else "")
     sys.exit(1 if failed else rendered.returncode)
+
+
+def hours(planned: Sequence[jobs.Job], published: Path) -> str:
+    """Return the end of a sentence: how long published runs of these commands trained; empty without any."""
+    trained = read_runs(published / RECORDS, []).groupby("signature").total_s.median()
+    known = [trained[key] for job in planned if (key := job.key.rpartition("-s")[0]) in trained]
+    if not known:
+        return ""
+    return f"; {len(known)} of them would train for {sum(known) / 3600:.1f} hours, as the published runs did"
 
 
 def refuse_settings_of_runs(words: Sequence[str]) -> None:

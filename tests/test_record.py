@@ -97,7 +97,7 @@ def finished(seed=0, started="2026-01-01T00:00:00+00:00", **fields):
     """A complete record: the fields of a published one, and a history."""
     rows = [{"epoch": 1, "loss": 0.5, "test": None}, {"epoch": 2, "loss": 0.25, "test": 97.5}]
     own = {"signature": "0123abcd", "seed": seed, "started_at": started, "history": rows}
-    own |= {"data_digest": ""}  # that of the published one may change with what is published
+    own |= {"best_epoch": 2, "data_digest": ""}  # that of the published one may change with what is published
     return json.loads(PUBLISHED) | own | fields
 
 
@@ -170,7 +170,10 @@ WRONG = {
 
 
 INTERPOLATION = {"method": {"name": "sbp"}, "task": {"words": ["${nope:1}"]}}  # it would be resolved
-CHANGES = [{key: ...} for key in NEEDED] + [{k: v} for k, v in WRONG.items()] + [{"config": INTERPOLATION}]
+CHANGES = [
+    *({key: ...} for key in NEEDED), *({k: v} for k, v in WRONG.items()),
+    {"config": INTERPOLATION}, {"best_epoch": 999},
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -1,5 +1,6 @@
 """scripts/reproduce.py: the commands that it runs and leaves out, and its refusals."""
 
+import json
 import runpy
 import sys
 
@@ -38,7 +39,24 @@ def test_a_dry_run_shows_every_command_and_says_what_has_no_data(dry_run, tmp_pa
     ]
     assert all("task=subjectivity" in command for command in commands) and not list(tmp_path.iterdir())
     reason = "left out, since a dry run downloads nothing. licensed"
-    assert output == f"task=polarity: {len(commands)} runs {reason}\n{len(commands)} commands\n"
+    assert output.startswith(f"task=polarity: {len(commands)} runs {reason}\n{len(commands)} commands")
+
+
+def test_a_dry_run_says_how_long_published_runs_of_its_commands_trained(dry_run, tmp_path):
+    every = map(json.loads, (ROOT / "outputs/published/records.jsonl").read_text().splitlines())
+    theirs = [each for each in every if (each["task"], each["method"]) == ("subjectivity", "baseline")]
+    folder = tmp_path / "published"
+    folder.mkdir()
+    (folder / "records.jsonl").write_text(
+        "".join(json.dumps(each | {"total_s": 360.0}) + "\n" for each in theirs)
+    )
+    commands, output = dry_run("table=textcnn", "only=subjectivity", f"paths.published={folder}")
+    known = sum("method=baseline" in command for command in commands)
+    trained = f"{known} of them would train for {known / 10:.1f} hours, as the published runs did"
+    assert known and output.splitlines()[-1] == f"{len(commands)} commands; {trained}"
+    folder = tmp_path / "none"
+    commands, output = dry_run("table=textcnn", "only=subjectivity", f"paths.published={folder}")
+    assert output.splitlines()[-1] == f"{len(commands)} commands"
 
 
 @pytest.mark.parametrize(

@@ -179,13 +179,17 @@ class StepPart(Stored):
 
 
 class Breakdown(Benchmark):
-    """The parts of a step of one row, and the machine's rates of operations and of memory."""
+    """The parts of a step of one row, and the machine's rates of operations and of memory.
+
+    rows_gb_s: of memory for rows that lie apart; files of earlier versions omit it.
+    """
 
     row: str
     steps: Ordinal
     step_ms: Positive
     peak_gflops: Positive
     peak_gb_s: Positive
+    rows_gb_s: Positive | None = None
     parts: list[StepPart] = Field(min_length=1)
 
     @model_validator(mode="after")

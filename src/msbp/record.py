@@ -5,10 +5,10 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Self, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from .files import Fields, csv_text, find_files, json_text, parsed, written_whole
 
@@ -130,6 +130,13 @@ class Record(BaseModel):
                 if isinstance(number, int) and abs(number) >= 2**64:
                     raise ValueError(f"config.{key} must be below 2**64")
         return config
+
+    @model_validator(mode="after")
+    def _has_its_best_epoch(self) -> Self:
+        epochs = [row.get("epoch") for row in self.history]
+        if epochs and self.best_epoch not in epochs:
+            raise ValueError(f"best_epoch must be an epoch of history, got {self.best_epoch}")
+        return self
 
     @classmethod
     def parse(cls, content: bytes | str) -> "Record":

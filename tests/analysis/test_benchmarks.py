@@ -255,6 +255,13 @@ def test_a_breakdown_has_a_line_for_every_part_and_the_step():
     assert "products" in table(breakdown()) and breakdown_section([]) == ""
 
 
+def test_a_breakdown_compares_rows_that_lie_apart_with_the_rate_of_such_rows():
+    text = breakdown_section([breakdown(rows_gb_s=25.0)])
+    shares = [line.split("|")[-2].strip() for line in text.splitlines() if "|" in line][2:]
+    assert shares == ["50% of GFLOP/s", "–", "80% of GB/s", "26% of GFLOP/s"]
+    assert "40.0 GB/s at most, 25.0 GB/s by rows" in text
+
+
 def test_breakdowns_are_published_beside_the_cases_and_read_separately(tmp_path, settle):
     write(tmp_path / "bench", result())
     write(tmp_path / "bench", breakdown())

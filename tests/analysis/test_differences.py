@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from msbp.analysis.differences import answered, differences
 from msbp.analysis.runs import Sources
 from msbp.analysis.settings import configs
-from msbp.analysis.table_text import answered, differences
 from msbp.config import CONF
 
 TABLES = {name: config for name, config in configs(Path(CONF), "table").items() if "against" in config}

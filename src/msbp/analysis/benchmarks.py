@@ -39,8 +39,10 @@ BREAKDOWN_LEGEND = """\
 Milliseconds are means over steps, without the fastest and slowest tenth. MB and MFLOP: what a part needs at
 least, with every operand moved once; operations are those on floats, not comparisons. Of the peak: the larger
 share of the machine's rates, of a dense product's operations or of adding vectors as long as all that a step
-moves; small operands come from nearer caches and may exceed the rate of bytes. Python between is what is left
-of a phase: new tensors, checks, torch's way to its operations and its operations on less than 32 KiB."""
+moves, and for rows of weights, which lie apart, of copying a third of all rows; small operands come from
+nearer caches and may exceed the rate of bytes. Python between is what is left of a phase: new tensors,
+checks, torch's way to its operations and its operations on less than 32 KiB."""
+BY_ROWS = "rows "  # how the parts of a step begin whose memory lies in rows apart
 
 
 def points(result: Result) -> list[Result]:
@@ -242,7 +244,10 @@ def part_cells(result: Result) -> pd.DataFrame:
         unit: parts[unit].sum() for unit in ("bytes", "flops")
     }
     rates = pd.DataFrame({"GB/s": parts.bytes / parts.ms / 1e6, "GFLOP/s": parts.flops / parts.ms / 1e6})
-    shares = rates / [result["peak_gb_s"], result["peak_gflops"]]
+    of_memory = pd.Series(result["peak_gb_s"], parts.index)
+    if result.get("rows_gb_s"):
+        of_memory[parts.part.str.startswith(BY_ROWS)] = result["rows_gb_s"]
+    shares = rates / pd.DataFrame({"GB/s": of_memory, "GFLOP/s": result["peak_gflops"]})
     binding = zip(shares.max(axis=1), shares.idxmax(axis=1), strict=True)
     numbers = pd.DataFrame({"MB": parts.bytes / 1e6, "MFLOP": parts.flops / 1e6}).join(rates)
     return pd.DataFrame({
@@ -259,7 +264,8 @@ def where(result: Result) -> str:
     if not breaks_down(result):
         return platform(result)
     rates = f"{digits(result['peak_gflops'])} GFLOP/s and {digits(result['peak_gb_s'])} GB/s at most"
-    return f"{platform(result)}; {rates}"
+    by_rows = f", {digits(result['rows_gb_s'])} GB/s by rows" if result.get("rows_gb_s") else ""
+    return f"{platform(result)}; {rates}{by_rows}"
 
 
 def platform(result: Result) -> str:

@@ -12,10 +12,10 @@ from hydra.utils import get_method
 
 from ..files import Fields
 from .claim_rules import BENCHMARK, Measured
+from .differences import questions
 from .render import COMMAND, EMPTY, Document, Sheet, bullet
 from .runs import Sources
 from .settings import Config
-from .table_text import questions
 from .verdicts import (
     FAMILIES,
     LEAST,

@@ -18,12 +18,12 @@ from ..measurements import Result, packed_file, read_benchmarks, read_translatio
 from ..record import HYPOTHESES, signature
 from . import benchmarks
 from .claims import Claims, bullets
+from .differences import answered
 from .figures import Plot
 from .render import MARKDOWN, Document, bullet, markdown, wrapped
 from .report import document
 from .runs import ANGLE_KEY, published, read_angles, read_runs
 from .settings import CLAIMS, Config, Settle
-from .table_text import answered
 
 SHOWN = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 MARKS = re.compile(r"<!-- (table): \w+ -->\n|<!-- (end) of table -->")

@@ -8,7 +8,7 @@ ratio, and all bytes and operations. What is left of a phase is Python, with tor
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -55,7 +55,7 @@ def measure(model: TimedModel, seconds: float, cycle: int) -> Fields:
         "peak_gflops": round(operations_rate() / 1e9, 2),
         "peak_gb_s": round(memory_rate(moved) / 1e9, 2),
         "parts": rows,
-    }
+    } | row_rate_of(model)
 
 
 def time_kernels(model: TimedModel, seconds: float, cycle: int) -> tuple[dict[Key, float], np.ndarray, float]:
@@ -231,6 +231,29 @@ def memory_rate(size: float) -> float:
     count = int(min(max(size, FEWEST), MOST)) // 12
     a, b, c = torch.ones(3, count, device="cpu")
     return 12.0 * count / least(lambda: torch.add(a, b, out=c))
+
+
+def row_rate_of(model: TimedModel) -> Fields:
+    """Return the rate of memory by rows, if there are weights of which the optimizer updates some rows."""
+    weights = [p.detach() for p, state in model.run.optimizer.state.items() if "last_step" in state]
+    return {"rows_gb_s": round(row_rate(weights) / 1e9, 2)} if weights else {}
+
+
+def row_rate(weights: Sequence[Tensor]) -> float:
+    """Return the bytes per second of copying a third of the rows of each weight, in order, by torch.
+
+    Rows that lie apart are read and written more slowly than all of them: each begins a new run of addresses.
+    """
+    random, copies = torch.Generator().manual_seed(0), []
+    for weight in weights:
+        rows = torch.randperm(len(weight), generator=random)[: max(1, len(weight) // 3)].sort().values
+        copies.append((weight, rows, weight[rows]))
+
+    def copy() -> None:
+        for weight, rows, out in copies:
+            torch.index_select(weight, 0, rows, out=out)
+
+    return 2.0 * sum(bytes_of(out) for _, _, out in copies) / least(copy)
 
 
 def least(work: Callable[[], object]) -> float:

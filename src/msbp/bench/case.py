@@ -20,6 +20,7 @@ from .timed_model import Reporter, TimedModel, Timing, interleave
 PEAK_STEPS = 2  # whose memory is measured: the second has the optimizer's state and all gradients
 BREAKDOWN_PROTOCOL = ("seconds", "cycle", "warmup", "settling")
 PROTOCOL = (*BREAKDOWN_PROTOCOL, "repetitions", "block", "settle")
+REPORTED = 10  # steps of warm-up after which the progress bar moves
 BROKEN_DOWN = "msbp"  # the row whose step is, unless breakdown= names another
 
 
@@ -140,30 +141,57 @@ def measure(options: BenchOptions, reporter: Reporter) -> Fields:
     result |= {"started_at": datetime.now(UTC).isoformat(timespec="seconds"), "seed": options.seed}
     protocol = {*(BREAKDOWN_PROTOCOL if options.breakdown else PROTOCOL)}
     result |= {"timing_rule": TIMING_RULE, "protocol": options.model_dump(include=protocol)}
+    points = points_of(options)
+    for chosen, setting in points:
+        configurations(chosen, setting)  # a value that cannot be trained with is refused before any is timed
     if options.breakdown:
         return result | step_parts(options, reporter)
     if not sweep:
         return result | point(options, [], reporter)
-    points = []
-    for value in sweep.values:
+    rows = []
+    for value, (chosen, setting) in zip(sweep.values, points, strict=True):
         reporter.line(f"{sweep.key}={value}")
-        points.append({"value": value} | swept(options, sweep.key, value, reporter))
-    return result | {"key": sweep.key, "points": points}
+        machine.set_up(chosen.threads, device, keep_memory=options.allocator == "keep")
+        rows.append({"value": value} | point(chosen, setting, reporter))
+    return result | {"key": sweep.key, "points": rows}
 
 
-def swept(options: BenchOptions, key: str, value: Any, reporter: Reporter) -> Fields:
-    """Return the rows at one value of a sweep."""
-    if key == "threads":
-        machine.set_up(value, torch.device("cpu"), keep_memory=options.allocator == "keep")
-        return point(options.model_copy(update={"threads": value}), [], reporter)
-    if key == "warmup":
-        return point(options.model_copy(update={"warmup": value, "settling": {}}), [], reporter)
-    return point(options, [f"{key}={value}"], reporter)
+def points_of(options: BenchOptions) -> list[tuple[BenchOptions, list[str]]]:
+    """Return the options and more overrides of training at each value of the sweep, or of the case alone."""
+    sweep = options.sweep
+    if sweep is None:
+        return [(options, [])]
+    if sweep.key == "threads":
+        return [(options.model_copy(update={"threads": value}), []) for value in sweep.values]
+    if sweep.key == "warmup":
+        return [(options.model_copy(update={"warmup": value, "settling": {}}), []) for value in sweep.values]
+    return [(options, [f"{sweep.key}={value}"]) for value in sweep.values]
+
+
+def configurations(options: BenchOptions, setting: Sequence[str]) -> dict[str, DictConfig]:
+    """Return the training configuration of each row, and of torch's; ValueError for one that is refused."""
+    names = options.broken_down or dict.fromkeys(["torch", *options.names])
+    cfgs = {name: configuration(options, setting, name) for name in names}
+    for cfg in cfgs.values():
+        for part in ("task", "method", "optimizer", "trainer"):
+            build(cfg[part])
+    return cfgs
+
+
+def warm_up(models: Sequence[TimedModel], options: BenchOptions, reporter: Reporter) -> None:
+    """Train each model for the steps before its first timed one."""
+    steps = [options.settling.get(model.name, options.warmup) for model in models]
+    with reporter.bar(f"warming up {', '.join(model.name for model in models)}") as done:
+        completed = 0
+        for model, count in zip(models, steps, strict=True):
+            for at in range(0, count, REPORTED):
+                completed += len(model.steps(min(REPORTED, count - at)).seconds)
+                done(completed / sum(steps))
 
 
 def point(options: BenchOptions, setting: Sequence[str], reporter: Reporter) -> Fields:
     """Return the rows of one setting, over all repetitions, and the medians of each of these."""
-    cfgs = {name: configuration(options, setting, name) for name in dict.fromkeys(["torch", *options.names])}
+    cfgs = configurations(options, setting)
     plain = cfgs["torch"]
     task, models = build(plain.task), list[TimedModel]()
     timings, repetitions = list[dict[str, Timing]](), []
@@ -173,10 +201,8 @@ def point(options: BenchOptions, setting: Sequence[str], reporter: Reporter) -> 
         for cfg in cfgs.values():
             cfg.seed = seed
         make = {name: partial(TimedModel, name, cfgs[name], task, splits) for name in options.names}
-        reporter.line(f"warming up {', '.join(make)}")
         models += [build_model() for build_model in make.values()]
-        for model in models:
-            model.steps(options.settling.get(model.name, options.warmup))
+        warm_up(models, options, reporter)
         with reporter.bar(f"timing for {options.seconds:g} s") as done:
             timing, share = interleave(models, options.block, options.settle, options.seconds, done)
         timings.append(timing)
@@ -200,12 +226,10 @@ def point(options: BenchOptions, setting: Sequence[str], reporter: Reporter) -> 
 
 def step_parts(options: BenchOptions, reporter: Reporter) -> Fields:
     """Return the parts of a step of the row that `breakdown` chooses."""
-    (name,) = options.broken_down
-    cfg = configuration(options, [], name)
+    ((name, cfg),) = configurations(options, []).items()
     task = build(cfg.task)
     model = TimedModel(name, cfg, task, task.splits(options.seed))
-    reporter.line(f"warming up {name}")
-    model.steps(options.settling.get(name, options.warmup))
+    warm_up([model], options, reporter)
     reporter.line(f"timing for {options.seconds:g} s, then counting")
     return {
         "overrides": [*options.case.overrides, *options.overrides],
