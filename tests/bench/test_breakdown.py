@@ -51,7 +51,7 @@ def test_the_parts_sum_to_the_step(measured):
     assert sum(part["ms"] for part in measured["parts"]) == pytest.approx(measured["step_ms"], abs=1e-4)
     assert all(part["ms"] > 0 for part in measured["parts"])
     assert measured["steps"] == 3 and measured["peak_gflops"] > 0 and measured["peak_gb_s"] > 0
-    assert measured["rows_gb_s"] > 0 and "rows_gb_s" not in breakdown.row_rate_of(model("dense"))
+    assert measured["rows_gb_s"] > 0 and "rows_gb_s" not in breakdown.row_rate_of(model("dense"), 0)
 
 
 def test_a_step_has_the_parts_of_its_phases(measured):

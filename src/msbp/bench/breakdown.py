@@ -55,7 +55,7 @@ def measure(model: TimedModel, seconds: float, cycle: int) -> Fields:
         "peak_gflops": round(operations_rate() / 1e9, 2),
         "peak_gb_s": round(memory_rate(moved) / 1e9, 2),
         "parts": rows,
-    } | row_rate_of(model)
+    } | row_rate_of(model, moved)
 
 
 def time_kernels(model: TimedModel, seconds: float, cycle: int) -> tuple[dict[Key, float], np.ndarray, float]:
@@ -233,21 +233,23 @@ def memory_rate(size: float) -> float:
     return 12.0 * count / least(lambda: torch.add(a, b, out=c))
 
 
-def row_rate_of(model: TimedModel) -> Fields:
+def row_rate_of(model: TimedModel, size: float) -> Fields:
     """Return the rate of memory by rows, if there are weights of which the optimizer updates some rows."""
     weights = [p.detach() for p, state in model.run.optimizer.state.items() if "last_step" in state]
-    return {"rows_gb_s": round(row_rate(weights) / 1e9, 2)} if weights else {}
+    return {"rows_gb_s": round(row_rate(weights, size) / 1e9, 2)} if weights else {}
 
 
-def row_rate(weights: Sequence[Tensor]) -> float:
-    """Return the bytes per second of copying a third of the rows of each weight, in order, by torch.
+def row_rate(weights: Sequence[Tensor], size: float) -> float:
+    """Return the bytes per second of copying a third of the rows of weights, at random and in order, by torch.
 
     Rows that lie apart are read and written more slowly than all of them: each begins a new run of addresses.
+    The weights are repeated until they have as many bytes as a step moves.
     """
     random, copies = torch.Generator().manual_seed(0), []
-    for weight in weights:
-        rows = torch.randperm(len(weight), generator=random)[: max(1, len(weight) // 3)].sort().values
-        copies.append((weight, rows, weight[rows]))
+    for _ in range(max(1, round(min(size, MOST) / bytes_of(weights)))):
+        for weight in map(torch.clone, weights):
+            rows = torch.randperm(len(weight), generator=random)[: max(1, len(weight) // 3)].sort().values
+            copies.append((weight, rows, weight[rows]))
 
     def copy() -> None:
         for weight, rows, out in copies:
