@@ -240,7 +240,7 @@ def row_rate_of(model: TimedModel, size: float) -> Fields:
 
 
 def row_rate(weights: Sequence[Tensor], size: float) -> float:
-    """Return the bytes per second of copying a third of the rows of weights, at random and in order, by torch.
+    """Return the bytes per second of copying a third of the rows of weights, drawn at random, by torch.
 
     Rows that lie apart are read and written more slowly than all of them: each begins a new run of addresses.
     The weights are repeated until they have as many bytes as a step moves.
