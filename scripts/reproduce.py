@@ -95,11 +95,16 @@ def main(cfg: DictConfig) -> None:
 
 def hours(planned: Sequence[jobs.Job], published: Path) -> str:
     """Return the end of a sentence: how long published runs of these commands trained; empty without any."""
-    trained = read_runs(published / RECORDS, []).groupby("signature").total_s.median()
+    damaged: list[str] = []
+    trained = read_runs(published / RECORDS, damaged).groupby("signature").total_s.median()
+    for sentence in damaged:
+        print(f"left out {sentence}", file=sys.stderr)
     known = [trained[key] for job in planned if (key := job.key.rpartition("-s")[0]) in trained]
     if not known:
         return ""
-    return f"; {len(known)} of them would train for {sum(known) / 3600:.1f} hours, as the published runs did"
+    trains = f"{len(known)} of them would train for {sum(known) / 3600:.1f} hours, as published runs did"
+    left = len(planned) - len(known)
+    return f"; {trains}" + (f", and {left} have no published run" if left else "")
 
 
 def refuse_settings_of_runs(words: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -142,7 +143,7 @@ def test_a_breakdown_is_printed_and_left_beside_the_cases(tmp_path, monkeypatch,
     main()
     printed = capfd.readouterr().out
     left = json.loads((tmp_path / "out/bench/mnist-breakdown-of-dense.json").read_text())
-    assert measurements.checked(left)["row"] == "dense" and "GB/s at most" in printed
+    assert measurements.checked(left)["row"] == "dense" and "GFLOP/s and " in printed
     assert all(part["part"] in printed for part in left["parts"])
     assert (tmp_path / "out/bench/mnist-breakdown-of-dense.csv").exists()
 
@@ -168,6 +169,39 @@ def test_a_sweep_over_warmup_trains_for_so_many_steps_before_the_first_timed_one
     )
     assert begun == [[0, 0], [7, 7]]
     assert result["key"] == "warmup" and benchmarks.name(result) == "mnist-by-warmup"
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "refusal"),
+    [
+        ("model.hidden", "[20,-3]", "model.hidden must be greater than or equal to 1, got -3"),
+        ("model.dropout", "[0.1,5]", "model.dropout must be less than 1, got 5"),
+        ("paper.r", "[0.1,2]", "method.r must be less than or equal to 1"),
+        ("optimizer.lr", "[0.001,-1]", "optimizer: Invalid learning rate: -1"),
+        ("task.batch_size", "[8,16]", "sweep.key=task.batch_size: row torch has 8 in place of 16"),
+        ("seed", "[0,1]", "sweep.key=seed: row torch has 0 in place of 1"),
+        ("trainer.threads", "[1,2]", "sweep.key=trainer.threads: row torch has 1 in place of 2"),
+    ],
+)
+def test_a_sweep_refuses_a_value_that_no_row_can_have_before_it_times_the_first(
+    monkeypatch, key, values, refusal
+):
+    monkeypatch.setattr(case, "point", lambda *_: pytest.fail("a point was timed"))
+    overrides = 'overrides=["task.sample=tiny","task.batch_size=8"]'
+    with pytest.raises(ValueError, match=re.escape(refusal)):
+        measure(
+            options(*QUICK, overrides, "sweep=k", f"sweep.key={key}", f"sweep.values={values}"), Reporter()
+        )
+
+
+def test_a_sweep_shows_each_value_when_it_has_been_timed(capfd):
+    bench("sweep=warmup", "sweep.values=[0,1]", "only=[dense,msbp]", "seconds=0")
+    lines = capfd.readouterr().err.splitlines()
+    shown = [
+        line for line in lines if re.match(r"warmup=[01]: BP dense \S+ of \S+ ms, msbp \S+ of \S+ ms$", line)
+    ]
+    assert [line[:9] for line in shown] == ["warmup=0:", "warmup=1:"]
+    assert sum(line == "warming up dense, msbp" for line in lines) == 2
 
 
 @pytest.mark.parametrize("value", ["-1", "0.5", "many"])

@@ -52,8 +52,13 @@ def test_a_dry_run_says_how_long_published_runs_of_its_commands_trained(dry_run,
     )
     commands, output = dry_run("table=textcnn", "only=subjectivity", f"paths.published={folder}")
     known = sum("method=baseline" in command for command in commands)
-    trained = f"{known} of them would train for {known / 10:.1f} hours, as the published runs did"
+    trained = f"{known} of them would train for {known / 10:.1f} hours, as published runs did"
+    trained += f", and {len(commands) - known} have no published run"
     assert known and output.splitlines()[-1] == f"{len(commands)} commands; {trained}"
+    with open(folder / "records.jsonl", "a") as file:
+        file.write("no record\n")
+    _, output = dry_run("table=textcnn", "only=subjectivity", f"paths.published={folder}")
+    assert f"left out {folder}/records.jsonl line {len(theirs) + 1}: " in output and trained in output
     folder = tmp_path / "none"
     commands, output = dry_run("table=textcnn", "only=subjectivity", f"paths.published={folder}")
     assert output.splitlines()[-1] == f"{len(commands)} commands"

@@ -4,6 +4,7 @@ A result is the JSON that the benchmark writes: one case, alone or at the points
 step of one row.
 """
 
+import logging
 import math
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +16,8 @@ from ..files import json_text, save
 from ..measurements import EARLIER_RULE, WHOLE_PASS, BenchmarkRow, Result, breaks_down, read_benchmarks
 from .render import EMPTY, digits, pipe_table
 
+log = logging.getLogger(__name__)
+
 COMPARED = ("bp", "bp_update", "total")
 COMPARISONS = ("vs_torch", "vs_dense")
 FULL_SHARE = 0.97  # of a processor
@@ -24,11 +27,12 @@ MAIN_ROW = "msbp"  # whose step a breakdown is of, unless its name has another
 HIDDEN = ["bp_ms", "bp_p10_ms", "bp_p90_ms", "update_ms"]  # by the earlier rule of timing
 TIMES = {"forward_ms": "forward", "bp_ms": "BP", "update_ms": "update", "total_ms": "total"}
 LEGEND = """\
-Milliseconds per step, medians; total = data + forward + BP + update.
+Milliseconds per step, each the median of all timed steps; a step's total is its data + forward + BP + update.
 GFLOP/s: the dense products of the propagated entries in the backward pass, beyond the processor's rate where
 zeros among them are skipped, as behind a maximum over time.
 MiB: what building the row and its first steps add to resident memory.
-vs: times less than torch (plain torch.nn, fused Adam) and dense (method=baseline): BP, BP + update, total."""
+vs: how many times faster BP, BP + update and total are than with torch (plain torch.nn, fused Adam) and with
+dense (method=baseline)."""
 SUMMARY_LEGEND = (
     "Medians of a step. vs torch, vs dense: how many times faster BP, BP + update and total are than with\n"
     "  torch (plain `torch.nn`, fused Adam) and with `method=baseline`."
@@ -37,11 +41,12 @@ NOTHING = "Nothing is measured yet: `python -m src.bench case=mnist`.\n"
 MAIN = ("torch", "dense", "sbp", "msbp")
 BREAKDOWN_LEGEND = """\
 Milliseconds are means over steps, without the fastest and slowest tenth. MB and MFLOP: what a part needs at
-least, with every operand moved once; operations are those on floats, not comparisons. Of the peak: the larger
-share of the machine's rates, of a dense product's operations or of adding vectors as long as all that a step
-moves, and for rows of weights, which lie apart, of copying a third of all rows; small operands come from
-nearer caches and may exceed the rate of bytes. Python between is what is left of a phase: new tensors,
-checks, torch's way to its operations and its operations on less than 32 KiB."""
+least, with every operand moved once; operations are those on floats, not comparisons. Of the rate: the larger
+share of two measured rates, the operations of a dense product of 1024 x 1024 and the bytes of adding vectors
+as long as all that a step moves; "by rows", of copying a third of the weights' rows, for parts that update
+rows. Operands in nearer caches and larger products are faster than these, and exceed 100 %. Python between is
+what is left of a phase: new tensors, checks, torch's way to its operations and its operations on less than
+32 KiB."""
 BY_ROWS = "rows "  # how the parts of a step begin whose memory lies in rows apart
 
 
@@ -123,8 +128,11 @@ def settings(words: Iterable[str]) -> str:
 
 def write(folder: Path, result: Result) -> list[Path]:
     """Leave the result as JSON and CSV in the folder, under its name; a partial one replaces no full one."""
-    kept = read_benchmarks(folder / f"{name(result)}.json", [])
-    if result.get("settings") and not all(each.get("settings") for each in kept):
+    damaged: list[str] = []
+    kept = read_benchmarks(folder / f"{name(result)}.json", damaged)
+    for sentence in damaged:
+        log.warning("damaged: %s", sentence)
+    if result.get("settings") and (damaged or not all(each.get("settings") for each in kept)):
         return []
     texts = {"json": json_text(result, indent=1), "csv": comma_separated(result)}
     files = {folder / f"{name(result)}.{suffix}": text for suffix, text in texts.items()}
@@ -255,7 +263,7 @@ def part_cells(result: Result) -> pd.DataFrame:
         "part": parts.part, "ms": parts.ms.map(digits),
         "of the step": (parts.ms / result["step_ms"]).map("{:.1%}".format),
         **numbers.map(lambda number: digits(number) if number else EMPTY),
-        "of the peak": [f"{share:.0%} of {rate}" if share else EMPTY for share, rate in binding],
+        "of the rate": [f"{share:.0%} of {rate}" if share else EMPTY for share, rate in binding],
     })  # fmt: skip
 
 
@@ -263,7 +271,7 @@ def where(result: Result) -> str:
     """Return the machine in words, of a breakdown with its rates."""
     if not breaks_down(result):
         return platform(result)
-    rates = f"{digits(result['peak_gflops'])} GFLOP/s and {digits(result['peak_gb_s'])} GB/s at most"
+    rates = f"rates {digits(result['peak_gflops'])} GFLOP/s and {digits(result['peak_gb_s'])} GB/s"
     by_rows = f", {digits(result['rows_gb_s'])} GB/s by rows" if result.get("rows_gb_s") else ""
     return f"{platform(result)}; {rates}{by_rows}"
 

@@ -50,7 +50,9 @@ NOTE = (
     "effect, and the estimate is so by more than the margin. Open: neither; the runs (of a benchmark: "
     "repetitions) that would decide it are computed from the present estimates and variances. Verdicts are "
     "corrected by Holm over the families of a claim; a claim is reproduced in part where some of its "
-    "families reproduce it. n of a pooled row sums the runs of its settings."
+    "families reproduce it. n of a pooled row sums the runs of its settings. Ratios, as of times, are "
+    "averaged as logarithms; a benchmark counts by the medians of each repetition, as a run, where its own "
+    "table has medians over all steps."
 )
 
 

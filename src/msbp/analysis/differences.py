@@ -19,7 +19,8 @@ ANSWERS = {Word.REPRODUCED: "yes", Word.NOT: "no", Word.IN_PART: "in part", Word
 QUESTION_NOTE = (
     "Differences over at least {least} equal seeds. Yes: the interval is on the side of the sentence. No: "
     "it is on the other side by more than the margin, {margins} points. Open: neither. A sentence is "
-    "answered with no if one of its differences is. Holm corrects for the settings of a question."
+    "answered with no if one of its differences is, and in part if some are yes. Holm corrects for the "
+    "settings of a question."
 )
 DIFFERENCES = (
     "Minus: mean difference over the seeds that both rows have, with its 95 % interval, not corrected for "

@@ -10,10 +10,11 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import AfterValidator, BeforeValidator, Field, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
-from ..config import Name, Options, Paths, build, compose
+from ..config import Name, Options, Paths, build, check, compose
 from ..files import Fields, file_name
 from ..record import TIMING_RULE
 from ..training import machine
+from ..training.trainer import trial_parameter
 from . import breakdown, costs
 from .timed_model import Reporter, TimedModel, Timing, interleave
 
@@ -153,6 +154,8 @@ def measure(options: BenchOptions, reporter: Reporter) -> Fields:
         reporter.line(f"{sweep.key}={value}")
         machine.set_up(chosen.threads, device, keep_memory=options.allocator == "keep")
         rows.append({"value": value} | point(chosen, setting, reporter))
+        times = [f"{row['name']} {row['bp_ms']:.3g} of {row['total_ms']:.3g} ms" for row in rows[-1]["rows"]]
+        reporter.line(f"{sweep.key}={value}: BP {', '.join(times)}")
     return result | {"key": sweep.key, "points": rows}
 
 
@@ -172,9 +175,21 @@ def configurations(options: BenchOptions, setting: Sequence[str]) -> dict[str, D
     """Return the training configuration of each row, and of torch's; ValueError for one that is refused."""
     names = options.broken_down or dict.fromkeys(["torch", *options.names])
     cfgs = {name: configuration(options, setting, name) for name in names}
-    for cfg in cfgs.values():
-        for part in ("task", "method", "optimizer", "trainer"):
+    for name, cfg in cfgs.items():
+        for key, value in (word.split("=", 1) for word in setting):
+            used = OmegaConf.select(cfg, key.lstrip("+"))
+            if str(used) != value:
+                raise ValueError(
+                    f"sweep.key={key}: row {name} has {used} in place of {value}; leave it out of overrides "
+                    "and rows (the benchmark itself sets seed, threads and paths)"
+                )
+        check(cfg.model)
+        for part in ("task", "method", "trainer"):
             build(cfg[part])
+        try:
+            build(cfg.optimizer)([trial_parameter()])
+        except Exception as error:  # options of any class that a user may name
+            raise ValueError(f"optimizer: {error}") from error
     return cfgs
 
 
