@@ -24,7 +24,7 @@ from omegaconf import DictConfig
 from pydantic import PositiveInt
 
 from msbp import jobs
-from msbp.analysis.runs import Sources, own, read_runs
+from msbp.analysis.runs import Sources, frame, own
 from msbp.analysis.settings import Config, chosen, configs, settings_from
 from msbp.cli import start
 from msbp.config import CONF, ROOT, Options, Paths, compose
@@ -95,10 +95,7 @@ def main(cfg: DictConfig) -> None:
 
 def hours(planned: Sequence[jobs.Job], published: Path) -> str:
     """Return the end of a sentence: how long published runs of these commands trained; empty without any."""
-    damaged: list[str] = []
-    trained = read_runs(published / RECORDS, damaged).groupby("signature").total_s.median()
-    for sentence in damaged:
-        print(f"left out {sentence}", file=sys.stderr)
+    trained = frame(published / RECORDS).groupby("signature").total_s.median()
     known = [trained[key] for job in planned if (key := job.key.rpartition("-s")[0]) in trained]
     if not known:
         return ""

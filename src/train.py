@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from pydoc import locate
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import hydra
 import torch
@@ -31,11 +31,11 @@ from msbp.training.clock import Clock
 from msbp.training.loggers import Loggers
 from msbp.training.probes import unpropagated_fraction
 from msbp.training.state import DIVERGED, Diverged
-from msbp.training.trainer import Run, Trainer, trial_parameter
+from msbp.training.trainer import Run, Trainer
+from msbp.training.trial import try_out
 
 log = logging.getLogger(__name__)
 DEV_BATCHES = 10  # for dropped_fraction
-Part = TypeVar("Part")
 PROTOCOLS: dict[str, type] = {"task": Task, "method": Method, "trainer": Trainer}
 
 
@@ -103,7 +103,7 @@ class Request:
                     f"{part}._target_ must have all attributes of {kind.__module__}.{kind.__name__}, got "
                     f"an object of type {type(parts[part]).__name__}; leave it out for the task's own"
                 )
-        _try_out(parts["optimizer"], parts["lr_scheduler"])
+        try_out(parts["optimizer"], parts["lr_scheduler"])
         for part in ("task", "model", "method"):
             if not str(cfg[part].get("name", "")).strip():
                 raise ValueError(f"{part}.name must not be empty; leave it out for its own")
@@ -123,28 +123,6 @@ class Request:
         """Return a model for data of these sizes, whose weights depend on the seed alone."""
         torch.manual_seed(self.seed)
         return build(self.cfg.model, **sizes)
-
-
-def _try_out(make_optimizer: Callable[..., object], make_scheduler: Callable[..., object] | None) -> None:
-    """Raise ValueError unless these return an optimizer that can make a step, and a scheduler of it."""
-    optimizer = _returned("optimizer", torch.optim.Optimizer, make_optimizer, [trial_parameter()])
-    try:
-        optimizer.step()
-    except Exception as error:
-        raise ValueError(f"optimizer: {error}") from error
-    if make_scheduler:
-        _returned("lr_scheduler", LRScheduler, make_scheduler, optimizer)
-
-
-def _returned(key: str, kind: type[Part], make: Callable[..., object], argument: object) -> Part:
-    """Return what make returns for the argument; ValueError unless that is of this kind."""
-    try:
-        part = make(argument)
-    except Exception as error:  # options of any class that a user may name
-        raise ValueError(f"{key}: {error}") from error
-    if not isinstance(part, kind):
-        raise ValueError(f"{key}._target_ must be an {kind.__name__} of torch, got {part!r}")
-    return part
 
 
 @hydra.main(config_path=CONF, config_name="train", version_base="1.3")

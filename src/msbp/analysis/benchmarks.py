@@ -217,9 +217,8 @@ def cells(result: Result, rows: Sequence[str] | None = None) -> pd.DataFrame:
     if not result["sweep"]:
         every = frame(result)
         return row_cells(every if rows is None else every[every.name.isin(rows)])
-    times = {"bp_ms": "BP", "total_ms": "total"}
-    if not whole_pass(result):
-        times = {"bp_update_ms": "BP + update", "total_ms": "total"}
+    bp = {"bp_ms": "BP"} if whole_pass(result) else {"bp_update_ms": "BP + update"}
+    times = bp | {"total_ms": "total"}
     text = pd.DataFrame(
         [
             {

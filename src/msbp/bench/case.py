@@ -14,7 +14,7 @@ from ..config import Name, Options, Paths, build, check, compose
 from ..files import Fields, file_name
 from ..record import TIMING_RULE
 from ..training import machine
-from ..training.trainer import trial_parameter
+from ..training.trial import try_out
 from . import breakdown, costs
 from .timed_model import Reporter, TimedModel, Timing, interleave
 
@@ -142,18 +142,18 @@ def measure(options: BenchOptions, reporter: Reporter) -> Fields:
     result |= {"started_at": datetime.now(UTC).isoformat(timespec="seconds"), "seed": options.seed}
     protocol = {*(BREAKDOWN_PROTOCOL if options.breakdown else PROTOCOL)}
     result |= {"timing_rule": TIMING_RULE, "protocol": options.model_dump(include=protocol)}
-    points = points_of(options)
-    for chosen, setting in points:
-        configurations(chosen, setting)  # a value that cannot be trained with is refused before any is timed
-    if options.breakdown:
-        return result | step_parts(options, reporter)
+    # all before the first is timed: a value that cannot be trained with is refused at once
+    points = [(chosen, setting, configurations(chosen, setting)) for chosen, setting in points_of(options)]
     if not sweep:
-        return result | point(options, [], reporter)
+        ((_, setting, cfgs),) = points
+        if options.breakdown:
+            return result | step_parts(options, cfgs, reporter)
+        return result | point(options, setting, cfgs, reporter)
     rows = []
-    for value, (chosen, setting) in zip(sweep.values, points, strict=True):
+    for value, (chosen, setting, cfgs) in zip(sweep.values, points, strict=True):
         reporter.line(f"{sweep.key}={value}")
         machine.set_up(chosen.threads, device, keep_memory=options.allocator == "keep")
-        rows.append({"value": value} | point(chosen, setting, reporter))
+        rows.append({"value": value} | point(chosen, setting, cfgs, reporter))
         times = [f"{row['name']} {row['bp_ms']:.3g} of {row['total_ms']:.3g} ms" for row in rows[-1]["rows"]]
         reporter.line(f"{sweep.key}={value}: BP {', '.join(times)}")
     return result | {"key": sweep.key, "points": rows}
@@ -186,10 +186,7 @@ def configurations(options: BenchOptions, setting: Sequence[str]) -> dict[str, D
         check(cfg.model)
         for part in ("task", "method", "trainer"):
             build(cfg[part])
-        try:
-            build(cfg.optimizer)([trial_parameter()])
-        except Exception as error:  # options of any class that a user may name
-            raise ValueError(f"optimizer: {error}") from error
+        try_out(build(cfg.optimizer))
     return cfgs
 
 
@@ -204,9 +201,10 @@ def warm_up(models: Sequence[TimedModel], options: BenchOptions, reporter: Repor
                 done(completed / sum(steps))
 
 
-def point(options: BenchOptions, setting: Sequence[str], reporter: Reporter) -> Fields:
+def point(
+    options: BenchOptions, setting: Sequence[str], cfgs: Mapping[str, DictConfig], reporter: Reporter
+) -> Fields:
     """Return the rows of one setting, over all repetitions, and the medians of each of these."""
-    cfgs = configurations(options, setting)
     plain = cfgs["torch"]
     task, models = build(plain.task), list[TimedModel]()
     timings, repetitions = list[dict[str, Timing]](), []
@@ -239,9 +237,9 @@ def point(options: BenchOptions, setting: Sequence[str], reporter: Reporter) -> 
     }
 
 
-def step_parts(options: BenchOptions, reporter: Reporter) -> Fields:
+def step_parts(options: BenchOptions, cfgs: Mapping[str, DictConfig], reporter: Reporter) -> Fields:
     """Return the parts of a step of the row that `breakdown` chooses."""
-    ((name, cfg),) = configurations(options, []).items()
+    ((name, cfg),) = cfgs.items()
     task = build(cfg.task)
     model = TimedModel(name, cfg, task, task.splits(options.seed))
     warm_up([model], options, reporter)

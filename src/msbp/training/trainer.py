@@ -33,6 +33,7 @@ from .loggers import Loggers
 from .machine import check_threads, device_of
 from .progress import Progress
 from .state import Diverged, State
+from .trial import trial_parameter
 
 WARM_UP = 5  # steps
 LEAST_SHARE = 0.9  # of processor time in phases; below it other processes were running
@@ -189,13 +190,6 @@ class Run:
 
     def _diverged(self, reason: str, step: int) -> Diverged:
         return Diverged(self.state.epoch + 1, step, reason)
-
-
-def trial_parameter() -> nn.Parameter:
-    """Return a parameter with a gradient, on which an optimizer or clipping can be tried out."""
-    parameter = nn.Parameter(torch.zeros(1))
-    parameter.grad = torch.zeros(1)
-    return parameter
 
 
 def labels(batch: Batch) -> int:
