@@ -91,11 +91,10 @@ def product(rows: float, inner: float, columns: float) -> Work:
 
 
 def multiplied(s: dict[str, int], B: int) -> float:
-    """Return how many numbers of x (B, i) the first stage multiplies: not the columns of zeros it skips."""
-    i, lanes = s["inputs"], skip_zeros.LANES
-    blocks = np.array_split(floats(s["x"], B, i), range(lanes, B, lanes))
-    used = [lanes * int(block.any(0).sum()) for block in blocks]
-    return float(B * i if used[0] > skip_zeros.WORTH_IT * len(blocks[0]) * i else sum(used))
+    """Return how many numbers of x (B, i) a stage multiplies: not the columns of zeros it skips."""
+    n, i, lanes = s["outputs"], s["inputs"], skip_zeros.LANES
+    used = [int(block.any(0).sum()) for block in np.array_split(floats(s["x"], B, i), range(lanes, B, lanes))]
+    return float(lanes * sum(used) if skip_zeros.worth_it.py_func(used[0], B, n, i) else B * i)
 
 
 def of_forward(call: Call) -> Works:
@@ -103,8 +102,7 @@ def of_forward(call: Call) -> Works:
     for depth, s in enumerate(stages(call)):
         n, i = s["outputs"], s["inputs"]
         if depth >= call["given"]:
-            used = multiplied(s, B) if depth == 0 and not call["given"] else B * i
-            products = products.plus(product(B, i, n).bytes, 2.0 * used * n)
+            products = products.plus(product(B, i, n).bytes, 2.0 * multiplied(s, B) * n)
         sweep = sweep.plus(BYTES * B * n * (3 if s["slope"] else 2), 2.0 * B * n)
     return {PRODUCTS: products, SWEEP: sweep}
 

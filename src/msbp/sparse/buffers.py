@@ -7,14 +7,15 @@ states may be replaced, cast, moved or reshaped between two calls.
 import itertools
 import math
 import mmap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .torch_compat import SGEMM, saved_tensors_have_hooks
+from .torch_compat import SGEMM, TENSOR_GUARDS, saved_tensors_have_hooks
 
 CPU = torch.device("cpu")
 STRIDED = torch.strided
@@ -113,6 +114,34 @@ def address(
         f"({type(tensor).__name__}): where weights are replaced, resized or cast, give the new ones a new "
         "optimizer and convert the model anew"
     )
+
+
+class Layouts:
+    """The layouts of tensors that `address_of` accepted, to check all of them at once at the next call.
+
+    varying: positions of tensors whose first dimension may differ.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor | None], varying: Collection[int] = ()):
+        self._guards = None
+        if TENSOR_GUARDS is None or any(tensor is None for tensor in tensors):
+            return
+        sizes: list[list[int | None]] = [list(tensor.shape) for tensor in tensors]
+        for at in varying:
+            sizes[at][0] = None
+        strides = [list(tensor.stride()) for tensor in tensors]
+        self._count = len(tensors)
+        self._guards = TENSOR_GUARDS(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
+
+    def addresses(self, tensors: Sequence[Any]) -> list[int] | None:
+        """Return the addresses of tensors, distinct ones, that have these layouts; None if one has another.
+
+        None where torch has no such check, or one of the first tensors was None.
+        """
+        if self._guards is None or len(tensors) != self._count or not self._guards.check(*tensors):
+            return None
+        pointers = [tensor.data_ptr() for tensor in tensors]
+        return pointers if all(pointers) else None  # torch may have freed the memory of one
 
 
 def plain(tensor: Tensor) -> Tensor:

@@ -127,8 +127,7 @@ def forward(table, count, B, key, sgemm, given, threads):
     for depth in range(count):
         s = stages[depth]
         n = s.outputs
-        by_columns = depth == 0 and not given and product_of_used(s.x, s.weight, s.z, B, n, s.inputs, threads)
-        if depth >= given and not by_columns:
+        if depth >= given and not product_of_used(s.x, s.weight, s.z, B, n, s.inputs, threads):
             product_nt(sgemm, s.x, s.weight, s.z, B, n, s.inputs)
         if s.bias:  # without one, activation or dropout, the product is the output
             spread(sweep, (table, count, depth, B, key), parts_of(threads, B, SWEEP * B * n), threads)

@@ -154,11 +154,14 @@ class Lanes:
     def store(self, value: ir.Value, address: ir.Value) -> None:
         self.b.store(value, self.at(address, self.vector), align=BYTES)
 
-    def prefetch(self, address: ir.Value) -> None:
-        """Have the lines of a vector at this address in the cache by the time they are read and written."""
+    def prefetch(self, address: ir.Value, size: int | None = None) -> None:
+        """Have the lines of a vector at this address in the cache by the time they are read and written.
+
+        size: in bytes, if not of a vector.
+        """
         kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, I32, I32, I32])
         hint = cgutils.get_or_insert_function(self.b.module, kind, "llvm.prefetch.p0")
-        for line in range(0, self.size * BYTES, CACHE_LINE):
+        for line in range(0, size or self.size * BYTES, CACHE_LINE):
             pointer = self.b.inttoptr(self.b.add(address, I64(line)), cgutils.voidptr_t)
             self.b.call(hint, [pointer, I32(0), I32(3), I32(1)])  # to read, into all levels, data
 

@@ -4,16 +4,16 @@ Letters: B batch, i in_features, n out_features, F tokens an example. Parameters
 None, per stage, and the table of an embedding, if there is one.
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from ..buffers import address, address_of, empty, kernels_allowed, plain, supports
+from ..buffers import Layouts, address, address_of, empty, kernels_allowed, plain, supports
 from ..layers import refuse_reverted
 from ..torch_compat import Context, autocast_anywhere, eager
 from .stage import SavedStage, Stage, pull, push
-from .workspace import Workspace
+from .workspace import Table, Workspace
 
 Parameters = list[Tensor | None]
 SECOND_TIME = (
@@ -33,6 +33,7 @@ class StageRun:
         if embedding is not None:
             self.owners.append((embedding, "weight"))
         self.pools: dict[tuple[object, ...], list[Workspace]] = {}
+        self.checked: Checked | None = None
 
     def parameters(self) -> Parameters:
         """Return a weight and a bias, or None, per stage; then the embedding's table, if there is one."""
@@ -83,42 +84,64 @@ class StageRun:
         B = x.numel() // width if width else 0
         if not B or not kernels_allowed():
             return None
-        table: tuple[int, int, int | None] | None = None
+        table: Table | None = None
         if self.embedding is not None:
             rows = parameters[-1]
-            if rows is None or rows.dim() != 2 or not supports(rows):
+            if rows is None or rows.dim() != 2:
                 return None
             table = (*rows.shape, self.embedding.padding_idx)
             width *= rows.shape[1]
-        sizes: list[tuple[int, int]] = []
-        addresses: list[int] = []
-        choices: list[object] = [table]
-        for depth, stage in enumerate(self.stages):
-            weight, bias, chosen = parameters[2 * depth], parameters[2 * depth + 1], stage.for_kernel()
-            if weight is None or chosen is None:
+        checked = self.checked
+        addresses = checked and checked.parameters.addresses(parameters)
+        if checked is None or addresses is None or width != checked.sizes[0][1]:
+            addresses = self.check(parameters, width)
+            checked = self.checked
+            if addresses is None or checked is None:
                 return None
-            shape = weight.shape
-            if len(shape) != 2:
-                return None
-            size = (shape[0], width)
-            width = size[0]
-            pointer = address_of(weight, size)
-            of_bias = 0 if bias is None else address_of(bias, (width,))
-            if not pointer or (bias is not None and not of_bias):
-                return None
-            sizes.append(size)
-            addresses += pointer, of_bias
-            choices += size, chosen
-        if table is not None:
-            addresses.append(parameters[-1].data_ptr())  # type: ignore[union-attr]
-        settings = tuple(choices)
+        choices = [stage.for_kernel() for stage in self.stages]
+        if None in choices:
+            return None
+        settings = (table, checked.sizes, *choices)
         if len(self.pools) > MOST_POOLS:
             self.pools.clear()
         pool = self.pools.setdefault(settings, [])
         workspace = pool.pop() if pool else None
         if workspace is None or workspace.capacity < B:
-            workspace = Workspace(self.stages, sizes, B, table)
-        return Passing(pool, workspace, x, B, addresses)
+            workspace = Workspace(self.stages, checked.sizes, B, table)
+        return Passing(pool, workspace, x, B, addresses, checked.weights)
+
+    def check(self, parameters: Parameters, width: int) -> list[int] | None:
+        """Return the address of each parameter, 0 for a bias that is not there, for an input of this width.
+
+        None if no kernel can read one.
+        """
+        sizes: list[tuple[int, int]] = []
+        addresses: list[int] = []
+        for depth in range(len(self.stages)):
+            weight, bias = parameters[2 * depth : 2 * depth + 2]
+            if weight is None or weight.dim() != 2:
+                return None
+            size = weight.shape[0], width
+            width = size[0]
+            pointer, of_bias = address_of(weight, size), 0 if bias is None else address_of(bias, (width,))
+            if not pointer or (bias is not None and not of_bias):
+                return None
+            sizes.append(size)
+            addresses += pointer, of_bias
+        for table in parameters[2 * len(sizes) :]:
+            if table is None or not supports(table):
+                return None
+            addresses.append(table.data_ptr())
+        self.checked = Checked(tuple(sizes), Layouts(parameters), Layouts(parameters[::2]))
+        return addresses
+
+
+class Checked(NamedTuple):
+    """What `check` has accepted: sizes (n, i) of each stage, and the layouts of all parameters."""
+
+    sizes: tuple[tuple[int, int], ...]
+    parameters: Layouts
+    weights: Layouts  # of every second one
 
 
 MOST_POOLS = 8  # of settings of a chain; a schedule of k has many
@@ -127,10 +150,19 @@ MOST_POOLS = 8  # of settings of a chain; a schedule of k has many
 class Passing:
     """A pass between forward and backward: its workspace and input, freed when torch frees the graph."""
 
-    __slots__ = ("B", "addresses", "pool", "version", "workspace", "x", "x_address")
+    __slots__ = ("B", "addresses", "layouts", "pool", "version", "workspace", "x", "x_address")
 
-    def __init__(self, pool: list[Workspace], workspace: Workspace, x: Tensor, B: int, addresses: list[int]):
-        self.pool, self.workspace, self.x, self.B, self.addresses = pool, workspace, x, B, addresses
+    def __init__(
+        self,
+        pool: list[Workspace],
+        workspace: Workspace,
+        x: Tensor,
+        B: int,
+        addresses: list[int],
+        layouts: Layouts,
+    ):
+        self.pool, self.workspace, self.x, self.B = pool, workspace, x, B
+        self.addresses, self.layouts = addresses, layouts
         self.version, self.x_address = x._version, x.data_ptr()
 
     def __del__(self) -> None:
@@ -150,13 +182,18 @@ class Passing:
                 "one of the variables needed for gradient computation has been modified by an inplace "
                 "operation: the input of a converted layer"
             )
-        for w, shape, before in zip(weights, workspace.shapes, self.addresses[::2], strict=True):
+        if self.layouts.addresses(weights) != self.addresses[::2]:
+            self._check_each(weights)
+        return workspace.backward(grad, x, self.B, out, weights, needs, needs_x)
+
+    def _check_each(self, weights: list[Tensor]) -> None:
+        """Raise RuntimeError if a weight is not as it was in the forward pass."""
+        for w, shape, before in zip(weights, self.workspace.shapes, self.addresses[::2], strict=True):
             if address_of(w, shape) != before:
                 address(w, shape, "a weight")
                 raise RuntimeError(
                     "a weight was moved between the forward and the backward pass; run both again"
                 )
-        return workspace.backward(grad, x, self.B, out, weights, needs, needs_x)
 
 
 class PassContext(Context, Protocol):
