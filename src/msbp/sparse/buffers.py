@@ -122,7 +122,7 @@ class Layouts:
     varying: positions of tensors whose first dimension may differ.
     """
 
-    def __init__(self, tensors: Sequence[Tensor | None], varying: Collection[int] = ()):
+    def __init__(self, tensors: Sequence[Any], varying: Collection[int] = ()):
         self._guards = None
         if TENSOR_GUARDS is None or any(tensor is None for tensor in tensors):
             return

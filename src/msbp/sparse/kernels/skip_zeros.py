@@ -126,7 +126,7 @@ def products_part(job, part, parts):
 
 @kernel
 def worth_it(count, B, n, i):
-    """Return whether the product is expected to be faster than BLAS if each 32 examples use so many columns."""
+    """Return whether this is expected to be faster than BLAS if each 32 examples use `count` columns."""
     examples = (B + LANES - 1) // LANES * LANES
     return count * examples * n < B * i * (n - GATHERED)
 
