@@ -40,8 +40,8 @@ profiling = private("torch:autograd._profiler_enabled", lambda: True)
 autocast_anywhere = private("torch:_C._is_any_autocast_enabled", lambda: True)
 # Sets whether gradients are recorded, at a tenth of the time that torch.no_grad takes.
 set_grad_enabled = private("torch:_C._set_grad_enabled", torch.set_grad_enabled)
-# Compares type, dtype, device, layout, sizes and strides of several tensors with those that it was made of, in
-# a tenth of the time that reading these attributes takes. None: they are read each time.
+# Compares type, dtype, device, layout, sizes and strides of several tensors with those that it was made of,
+# in a tenth of the time that reading these attributes takes. None: they are read each time.
 TENSOR_GUARDS = private("torch:_C._dynamo.guards.TensorGuards", None)
 # Hooks on all modules and on all optimizers: where there are any, or torch does not say, modules and steps
 # are run one by one.
