@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch.optim.lr_scheduler import CosineAnnealingLR, ReduceLROnPlateau
 
+from msbp.config import build, compose
 from msbp.methods import FullBackprop, SparseBackprop
 from msbp.models.mlp import MLP
 from msbp.optim import SGD, Adam, AdamW, clip_grad_norm_, clip_grad_value_
@@ -287,6 +288,15 @@ def test_clipping_is_called_after_the_backward_pass(tmp_path):
 
     trained(new_run(METHODS["msbp"]), at(tmp_path), epochs=1, clip=clip)
     assert len(seen) >= 5 and all(seen)
+
+
+@pytest.mark.parametrize(
+    ("choice", "rule"), [("norm", clip_grad_norm_), ("value", clip_grad_value_)], ids=["norm", "value"]
+)
+def test_a_step_calls_the_configured_clipping_itself_without_hydra_in_between(choice, rule):
+    cfg = compose(["task=mnist", f"+clip={choice}"])
+    clip = build(cfg.trainer).clip
+    assert type(clip) is partial and clip.func is rule
 
 
 @pytest.mark.parametrize("value", [-1, 0, math.nan])
