@@ -181,6 +181,7 @@ class GridFile(Node):
 
     task: Name
     seeds: Seeds
+    seeds_without_memory: Seeds
     baseline: Overrides
     sbp: Overrides
     msbp: Overrides

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from numba import njit
+from torch import nn
 
 from msbp.optim.kernels import drift_row
 from msbp.sparse import fuse
@@ -100,6 +101,18 @@ def test_steps_without_a_gradient_change_nothing(ours, theirs):
         twins.step()
     assert all(torch.equal(p, q) for p, q in zip(twins.model.parameters(), before, strict=True))
     assert run(twins, 10) <= 5e-6
+
+
+@each_optimizer
+def test_a_gradient_that_is_a_view_with_the_other_sign_is_read_as_by_torch(ours, theirs):
+    weights = [nn.Parameter(torch.ones(5, 4)) for _ in range(2)]
+    for weight, kind in zip(weights, (ours, theirs), strict=True):
+        optimizer = kind([weight])
+        for _ in range(3):
+            weight.grad = torch.complex(torch.zeros(5, 4), torch.ones(5, 4)).conj().imag
+            assert weight.grad.is_neg()
+            optimizer.step()
+    torch.testing.assert_close(*weights)
 
 
 @each_optimizer

@@ -247,15 +247,16 @@ def row_of(config: Config, block: Config, row: Config) -> Row:
 def cells(grid: Config) -> dict[tuple[int | None, float | None], Row]:
     """Return the rows of a grid by k and γ: (None, None) is the baseline, (k, 0.0) SBP."""
 
-    def row(label: str, *overrides: str, within: str = grid["command"]) -> Row:
+    def row(label: str, seeds: int, *overrides: str, within: str = "") -> Row:
         words = (f"task={grid['task']}", *overrides)
-        return Row(f"grid {grid['name']}", label, words, grid["seeds"], 0, within, source_of(grid))
+        return Row(f"grid {grid['name']}", label, words, seeds, 0, within, source_of(grid))
 
     every: dict[tuple[int | None, float | None], Row] = {}
-    every[None, None] = row("baseline", *grid["baseline"], within="")
+    every[None, None] = row("baseline", grid["seeds_without_memory"], *grid["baseline"])
     for k, sparse in grid["sparse"].items():
-        every[k, 0.0] = row(f"SBP, k={k}", *grid["sbp"], sparse)
+        every[k, 0.0] = row(f"SBP, k={k}", grid["seeds_without_memory"], *grid["sbp"], sparse)
         for gamma in grid["gamma"]:
             overrides = (*grid["msbp"], sparse, f"method.gamma={gamma}")
-            every[k, gamma] = row(f"MSBP, k={k}, γ={gamma}", *overrides)
+            label = f"MSBP, k={k}, γ={gamma}"
+            every[k, gamma] = row(label, grid["seeds"], *overrides, within=grid["command"])
     return every

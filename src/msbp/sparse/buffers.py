@@ -7,7 +7,7 @@ states may be replaced, cast, moved or reshaped between two calls.
 import itertools
 import math
 import mmap
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
@@ -84,7 +84,8 @@ def supports(tensor: Tensor, dtype: torch.dtype = torch.float32) -> bool:
 def address_of(tensor: Tensor, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> int:
     """Return the address of a tensor that a kernel can read, of this shape and type; 0 for any other.
 
-    Zeros that torch has not materialized have no address, nor have tensors without elements.
+    Zeros that torch has not materialized have no address, nor have tensors without elements and views whose
+    sign torch would change when it reads them.
     """
     if (
         type(tensor) in PLAIN
@@ -93,6 +94,7 @@ def address_of(tensor: Tensor, shape: Sequence[int], dtype: torch.dtype = torch.
         and tensor.is_cpu
         and tensor.layout is STRIDED
         and tensor.is_contiguous()
+        and not tensor.is_neg()
     ):
         return tensor.data_ptr()
     return 0
@@ -117,31 +119,38 @@ def address(
 
 
 class Layouts:
-    """The layouts of tensors that `address_of` accepted, to check all of them at once at the next call.
+    """The layouts of tensors that `address_of` accepted, to check all of them at once the next time.
 
-    varying: positions of tensors whose first dimension may differ.
+    None stands for a tensor that is not there, as the bias of some layers.
     """
 
-    def __init__(self, tensors: Sequence[Any], varying: Collection[int] = ()):
-        self._guards = None
-        if TENSOR_GUARDS is None or any(tensor is None for tensor in tensors):
-            return
-        sizes: list[list[int | None]] = [list(tensor.shape) for tensor in tensors]
-        for at in varying:
-            sizes[at][0] = None
-        strides = [list(tensor.stride()) for tensor in tensors]
-        self._count = len(tensors)
-        self._guards = TENSOR_GUARDS(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
+    def __init__(self, tensors: Sequence[Tensor | None]):
+        present = [tensor for tensor in tensors if tensor is not None]
+        self._absent = [at for at, tensor in enumerate(tensors) if tensor is None]
+        self._count, self._guards = len(tensors), None
+        if TENSOR_GUARDS is not None:
+            sizes, strides = ([[*f(tensor)] for tensor in present] for f in (Tensor.size, Tensor.stride))
+            self._guards = TENSOR_GUARDS(*present, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
 
     def addresses(self, tensors: Sequence[Any]) -> list[int] | None:
-        """Return the addresses of tensors, distinct ones, that have these layouts; None if one has another.
+        """Return the addresses of distinct tensors with these layouts, 0 for None; None if one has another.
 
-        None where torch has no such check, or one of the first tensors was None.
+        None where torch has no such check.
         """
-        if self._guards is None or len(tensors) != self._count or not self._guards.check(*tensors):
+        if self._guards is None or len(tensors) != self._count:
+            return None
+        if self._absent:
+            if [at for at, tensor in enumerate(tensors) if tensor is None] != self._absent:
+                return None
+            tensors = [tensor for tensor in tensors if tensor is not None]
+        if not self._guards.check(*tensors):  # it returns False for None
             return None
         pointers = [tensor.data_ptr() for tensor in tensors]
-        return pointers if all(pointers) else None  # torch may have freed the memory of one
+        if not all(pointers):
+            return None  # torch has freed the memory of one
+        for at in self._absent:
+            pointers.insert(at, 0)
+        return pointers
 
 
 def plain(tensor: Tensor) -> Tensor:

@@ -94,10 +94,10 @@ class StageRun:
         checked = self.checked
         addresses = checked and checked.parameters.addresses(parameters)
         if checked is None or addresses is None or width != checked.sizes[0][1]:
-            addresses = self.check(parameters, width)
-            checked = self.checked
-            if addresses is None or checked is None:
+            checked, addresses = self.check(parameters, width)
+            if checked is None:
                 return None
+            self.checked = checked
         choices = [stage.for_kernel() for stage in self.stages]
         if None in choices:
             return None
@@ -110,34 +110,33 @@ class StageRun:
             workspace = Workspace(self.stages, checked.sizes, B, table)
         return Passing(pool, workspace, x, B, addresses, checked.weights)
 
-    def check(self, parameters: Parameters, width: int) -> list[int] | None:
-        """Return the address of each parameter, 0 for a bias that is not there, for an input of this width.
+    def check(self, parameters: Parameters, width: int) -> "tuple[Checked | None, list[int]]":
+        """Return sizes and layouts of the parameters for an input of this width, and the address of each.
 
-        None if no kernel can read one.
+        The address of a bias that is not there is 0. None if no kernel can read a parameter.
         """
         sizes: list[tuple[int, int]] = []
         addresses: list[int] = []
         for depth in range(len(self.stages)):
             weight, bias = parameters[2 * depth : 2 * depth + 2]
             if weight is None or weight.dim() != 2:
-                return None
+                return None, addresses
             size = weight.shape[0], width
             width = size[0]
             pointer, of_bias = address_of(weight, size), 0 if bias is None else address_of(bias, (width,))
             if not pointer or (bias is not None and not of_bias):
-                return None
+                return None, addresses
             sizes.append(size)
             addresses += pointer, of_bias
         for table in parameters[2 * len(sizes) :]:
             if table is None or not supports(table):
-                return None
+                return None, addresses
             addresses.append(table.data_ptr())
-        self.checked = Checked(tuple(sizes), Layouts(parameters), Layouts(parameters[::2]))
-        return addresses
+        return Checked(tuple(sizes), Layouts(parameters), Layouts(parameters[::2])), addresses
 
 
 class Checked(NamedTuple):
-    """What `check` has accepted: sizes (n, i) of each stage, and the layouts of all parameters."""
+    """Sizes (n, i) of each stage, and layouts of all parameters, as a kernel can read them."""
 
     sizes: tuple[tuple[int, int], ...]
     parameters: Layouts
