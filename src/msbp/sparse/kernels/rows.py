@@ -16,7 +16,6 @@ from .simd import BYTES, address_of, aligned, floats, ints, longs, panel_sum, ro
 
 CACHED = 128 << 10  # floats of an x that stays in cache while all rows of gᵀx are formed: 512 KiB
 MANY = 8  # entries a row from which a longer x is read so often that panels of it gain more than they cost
-BLOCK = 256  # columns of an x that stays in cache: 32 KiB of 32 examples
 LANES = 32
 CHUNK, CHUNK_LANES = 256, 64  # of a panel in a product with gᵀ: 64 KB, beside m sums of 64 columns
 row_sum_to, row_sum_onto = row_sum(add=False), row_sum(add=True)
@@ -88,11 +87,9 @@ def form_part(starts, examples, weights, n, x, i, indices, rows, u, part, parts)
     """Form a part of the rows (u, i) of gᵀx with these indices (u), from the entries by column."""
     S, listed = ints(starts, n + 2), longs(indices, u)
     start, stop = share(part, parts, u, 1)
-    for column in range(0, i, BLOCK):  # so many columns of x stay in the first-level cache for all rows
-        width, offset = min(BLOCK, i - column), column * BYTES
-        for q in range(start, stop):
-            out, j = rows + q * i * BYTES + offset, listed[q]
-            weighted_columns(out, x + offset, width, i, examples, weights, S[j], S[j + 1])
+    for q in range(start, stop):
+        j = listed[q]
+        weighted_sum(rows + q * i * BYTES, x, i, examples, weights, S[j], S[j + 1])
 
 
 @kernel
