@@ -146,29 +146,32 @@ def signed(points: float) -> str:
 
 
 def strengths(table: Table, blocks: Iterable[pd.DataFrame]) -> Iterator[str]:
-    """Yield a sentence for each block whose baseline scores higher than the paper's by more than MATTERS."""
+    """Yield a sentence for each block whose baseline scores higher than the paper's by more than MATTERS.
+
+    All of its means are over the seeds that the block's rows share.
+    """
     for block in blocks if "paper_score" in table.rows else ():
-        ours, papers = block.score_mean, block.paper_score.astype(float)
-        apart = ours - papers
+        papers = block.paper_score.astype(float)
         first, *others = block.index
-        if not apart[first] > MATTERS or apart[others].isna().all():
+        known = [row for row in others if not pd.isna(block.score_mean[row] - papers[row])]
+        shared = table.common(first, *known)
+        ours = shared.mean()
+        apart = ours - papers
+        if not known or not apart[first] > MATTERS:
             continue
-        known = [row for row in others if not pd.isna(apart[row])]
+        over = f", over the {len(shared)} seeds that its rows share," if block.n.nunique() > 1 else ""
         named = [f"{bare(block.label[row])} {ours[row]:.2f} ({papers[row]:.2f})" for row in known]
         level = "are level with" if (apart[known].abs() <= MATTERS).all() else "are beside"
         sentence = (
-            f"On {block.title[first]} our baseline is stronger than the paper's, {ours[first]:.2f} against "
-            f"{papers[first]:.2f}; {' and '.join(named)} {level} the paper's scores (in parentheses)."
+            f"On {block.title[first]}{over} our baseline is stronger than the paper's, {ours[first]:.2f} "
+            f"against {papers[first]:.2f}; {' and '.join(named)} {level} the paper's scores (in parentheses)."
         )
         best = known[-1]
-        both = table.common(first, best)
-        if len(both):
-            gain = signed((both[best] - both[first]).mean())
-            sentence += (
-                f" {bare(block.label[best])} gains {gain} over our baseline; the paper's gains "
-                f"{signed(papers[best] - papers[first])} over its own."
-            )
-        yield sentence
+        gains = [signed(scores[best] - scores[first]) for scores in (ours, papers)]
+        yield (
+            f"{sentence} {bare(block.label[best])} gains {gains[0]} over our baseline; the paper's gains "
+            f"{gains[1]} over its own."
+        )
 
 
 def platforms(table: Table, blocks: Iterable[pd.DataFrame]) -> list[str]:
