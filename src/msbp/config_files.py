@@ -181,7 +181,7 @@ class GridFile(Node):
 
     task: Name
     seeds: Seeds
-    seeds_without_memory: Seeds
+    seeds_without_memory: Seeds | None = None  # of baseline and SBP, if not so many
     baseline: Overrides
     sbp: Overrides
     msbp: Overrides

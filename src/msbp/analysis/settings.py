@@ -252,9 +252,11 @@ def cells(grid: Config) -> dict[tuple[int | None, float | None], Row]:
         return Row(f"grid {grid['name']}", label, words, seeds, 0, within, source_of(grid))
 
     every: dict[tuple[int | None, float | None], Row] = {}
-    every[None, None] = row("baseline", grid["seeds_without_memory"], *grid["baseline"])
+    without_memory = grid.get("seeds_without_memory") or grid["seeds"]
+    together = grid["command"] if without_memory == grid["seeds"] else ""  # the command of all cells
+    every[None, None] = row("baseline", without_memory, *grid["baseline"])
     for k, sparse in grid["sparse"].items():
-        every[k, 0.0] = row(f"SBP, k={k}", grid["seeds_without_memory"], *grid["sbp"], sparse)
+        every[k, 0.0] = row(f"SBP, k={k}", without_memory, *grid["sbp"], sparse, within=together)
         for gamma in grid["gamma"]:
             overrides = (*grid["msbp"], sparse, f"method.gamma={gamma}")
             label = f"MSBP, k={k}, γ={gamma}"
