@@ -71,13 +71,14 @@ def arange(stop: int) -> Tensor:
 
 
 def supports(tensor: Tensor, dtype: torch.dtype = torch.float32) -> bool:
-    """Return whether a kernel can read a tensor: of this type, on the CPU, contiguous."""
+    """Return whether a kernel can read a tensor: of this type, on the CPU, contiguous, with its own sign."""
     return (
         type(tensor) in PLAIN
         and tensor.dtype is dtype
         and tensor.is_cpu
         and tensor.layout is STRIDED
         and tensor.is_contiguous()
+        and not tensor.is_neg()
     )
 
 

@@ -94,7 +94,7 @@ class DropoutFused(Converted, nn.Dropout):
 
 def readable(x: Tensor) -> bool:
     """Return whether the kernel could read x as it is."""
-    return supports(x) and not x.is_neg() and not x._is_zerotensor()
+    return supports(x) and not x._is_zerotensor()
 
 
 def dropout(x: Tensor, p: float) -> Tensor:

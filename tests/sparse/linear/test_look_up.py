@@ -80,3 +80,13 @@ def test_state_dict_keys_and_weights_are_those_of_the_parts():
     cross_entropy(model(batch()[0]), batch()[1]).backward()
     assert list(model.state_dict()) == keys
     assert copy.deepcopy(model).embedding.weight.equal(model.embedding.weight)
+
+
+def test_a_table_that_is_a_view_with_the_other_sign_is_read_as_by_torch():
+    model, (tokens, *_) = Network().eval(), batch()
+    table = model.embedding.weight.detach()
+    expected = model(tokens)
+    fuse(model)
+    model.embedding.weight = nn.Parameter(torch._neg_view(-table))
+    assert model.embedding.weight.is_neg()
+    torch.testing.assert_close(model(tokens), expected)

@@ -140,12 +140,14 @@ def product_of_used(x, weight, z, B, n, i, threads):
     if not worth_it(0, B, n, i):
         return False
     X, columns = floats(x, (B, i)), np.empty(i + 1, np.int32)
-    if not worth_it(find_used(ints(x, (min(LANES, B), i)), columns), B, n, i):
+    count = find_used(ints(x, (min(LANES, B), i)), columns)
+    if not worth_it(count, B, n, i):
         return False
     side = aligned(i * LANES)
     for first in range(0, B, LANES):
         rows = min(LANES, B - first)
-        count = find_used(ints(x + first * i * BYTES, (rows, i)), columns)
+        if first:
+            count = find_used(ints(x + first * i * BYTES, (rows, i)), columns)
         gather(X[first : first + rows], columns, count, side)
         job = (weight, n, i, columns, side, count, z + first * n * BYTES, rows)
         spread(products_part, job, parts_of(threads, (n + UNIT - 1) // UNIT, count * n), threads)

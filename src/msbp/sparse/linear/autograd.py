@@ -128,10 +128,12 @@ class StageRun:
                 return None, addresses
             sizes.append(size)
             addresses += pointer, of_bias
-        for table in parameters[2 * len(sizes) :]:
-            if table is None or not supports(table):
+        if self.embedding is not None:
+            table = parameters[-1]
+            pointer = 0 if table is None else address_of(table, table.shape)
+            if not pointer:
                 return None, addresses
-            addresses.append(table.data_ptr())
+            addresses.append(pointer)
         return Checked(tuple(sizes), Layouts(parameters), Layouts(parameters[::2])), addresses
 
 
