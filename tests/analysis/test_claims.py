@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from msbp.analysis.claims import AGAINST, Claim, bullets, region_of
+from msbp.analysis.claim import AGAINST, Claim, region_of
+from msbp.analysis.claims import bullets
 from msbp.analysis.verdicts import Setting, judge
 
 ABOVE, BELOW = [0.3, 0.4, 0.5, 0.4, 0.3], [-0.03, -0.04, -0.05, -0.04, -0.03]

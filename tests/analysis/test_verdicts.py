@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from msbp.analysis.claim import region_of
 from msbp.analysis.claim_rules import log_spread_ratio, share_of_gain, share_regained
-from msbp.analysis.claims import region_of
 from msbp.analysis.settings import configs
 from msbp.analysis.verdicts import (
     LEAST,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hydra.utils import get_method
 
-from msbp.analysis.claims import UNITS, region_of
+from msbp.analysis.claim import UNITS, region_of
 from msbp.analysis.report import ROWS as ROW_TABLE
 from msbp.analysis.settings import SECONDS, cells, configs, rows_of, settings_from
 from msbp.analysis.tables import SCORES, SHARES

@@ -23,7 +23,8 @@ from ..files import Fields
 from ..measurements import Result
 from ..record import counts, different, flat, settings, signature
 from . import benchmarks, theory
-from .claims import Claim, Claims, forest_rows
+from .claim import Claim
+from .claims import Claims, forest_rows
 from .figures import Plot
 from .render import Document, markdown, pipe_table
 from .runs import Sources

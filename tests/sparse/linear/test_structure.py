@@ -27,6 +27,9 @@ def test_modules_may_be_swapped_added_and_tuned_between_passes(install, backward
     def another(model):
         model[2].weight = nn.Parameter(model[2].weight.detach() * 2)
 
+    def expand_bias(*shape):
+        return lambda model: setattr(model[0], "bias", nn.Parameter(model[0].bias.detach().expand(shape)))
+
     edits = {
         "another activation": lambda model: model.__setitem__(1, nn.Tanh()),
         "one that is not fused": lambda model: model.__setitem__(1, nn.GELU()),
@@ -37,6 +40,8 @@ def test_modules_may_be_swapped_added_and_tuned_between_passes(install, backward
         "one layer less": lambda model: model.__delitem__(5),
         "a dropout of none": lambda model: model.insert(4, nn.Dropout(0.0)),
         "of all": lambda model: setattr(model[4], "p", 1.0),
+        "a bias as a row": expand_bias(1, n),
+        "a bias by example": expand_bias(B, n),
         "evaluation": lambda model: model.eval(),
         "training": lambda model: model.train(),
     }

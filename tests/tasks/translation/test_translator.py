@@ -19,7 +19,7 @@ def config():
 def test_a_stored_configuration_is_resolved_within_itself(config):
     result = trusted(config)
     assert result.keys() == {"task", "model"}
-    assert result.model.embedding == result.model.hidden == 50 and result.task.corpus is None
+    assert result.model.embedding == result.model.hidden == 48 and result.task.corpus is None
     assert result.task._target_ == "msbp.tasks.translation.task.Translation"
 
 

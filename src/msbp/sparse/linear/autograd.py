@@ -244,7 +244,8 @@ class Pass(torch.autograd.Function):
             tensors = ctx.saved_tensors
             saved = [SavedStage(*tensors[at : at + 2]) for at in range(0, 2 * count, 2)]
             with torch.autocast(grad.device.type, enabled=False):
-                grad_x, formed = pull(ctx.run.stages, ctx.kept, saved, tensors[2 * count :], grad)
+                weights, biases = tensors[2 * count :], ctx.parameters[1 : 2 * count : 2]
+                grad_x, formed = pull(ctx.run.stages, ctx.kept, saved, weights, grad, biases)
             needed = [g if need else None for g, need in zip(formed, needs, strict=True)]
             return None, None, grad_x if needs_x else None, *needed
         grad_x, gradients = pull_by_kernel(ctx, grad, tuple(needs), needs_x)

@@ -111,28 +111,38 @@ def push(stages: Stages, x: Tensor, parameters: Parameters) -> tuple[Tensor, lis
 
 
 def pull(
-    stages: Stages, kept: Sequence[int], saved: Sequence[SavedStage], weights: Sequence[Tensor], grad: Tensor
+    stages: Stages,
+    kept: Sequence[int],
+    saved: Sequence[SavedStage],
+    weights: Sequence[Tensor],
+    grad: Tensor,
+    biases: Sequence[Tensor | None] | None = None,
 ) -> tuple[Tensor, list[Tensor]]:
     """Backward: return ∂ℓ/∂x and the gradients of a weight and a bias per stage.
 
-    kept: k of each stage, 0 for one that propagates everything. Memories are stored last. A gradient that is
-    not finite is propagated whole, as by torch, with all memories unchanged.
+    kept: k of each stage, 0 for one that propagates everything. biases: if any may have another shape than
+    (n), as torch allows. Memories are stored last. A gradient that is not finite is propagated whole, as by
+    torch, with all memories unchanged.
     """
     gradients: list[Tensor] = []
     memories = []
     top = grad
-    for stage, k, weight, (x, slope) in reversed(list(zip(stages, kept, weights, saved, strict=True))):
+    biases = biases or [None] * len(stages)
+    for stage, k, weight, bias, (x, slope) in reversed(
+        list(zip(stages, kept, weights, biases, saved, strict=True))
+    ):
         # zero times an infinite gradient would be NaN, where torch's activations have zero
         grad_h = grad if slope is None else torch.where(slope == 0, 0, grad * slope)
         g, sparse = grad_h, stage.sparse
         if k and sparse is not None:
             estimated = sparse.estimate(grad_h, k)
             if estimated is None:
-                return pull(stages, [0] * len(stages), saved, weights, top)
+                return pull(stages, [0] * len(stages), saved, weights, top, biases)
             g, m = estimated
             memories.append((sparse, m))
         dense_bias = sparse is not None and sparse.dense_bias
-        grad_bias = (grad_h if dense_bias else g).sum(0)
+        of_bias = weight.shape[:1] if bias is None else bias.shape
+        grad_bias = (grad_h if dense_bias else g).sum_to_size(of_bias)
         grad, grad_weight = g @ weight, g.T @ x  # ∂ℓ/∂x, ∂ℓ/∂W
         gradients = [grad_weight, grad_bias, *gradients]
     for sparse, m in memories:
