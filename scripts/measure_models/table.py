@@ -36,7 +36,7 @@ def speeds(found: Row) -> list[str]:
         "total",
         "fused",
         "feed-forward",
-        "ceiling",
+        "limit",
         f"total, {cores} threads",
     ]
     rows = [
@@ -44,7 +44,7 @@ def speeds(found: Row) -> list[str]:
             row["name"], str(row["width"]), f"{row['converted']} of {row['linear']}",
             speedup(row["speed"].get("1"), "bp_ms"), speedup(row["speed"].get("1"), "total_ms"),
             *(speedup(row["speed"].get("1"), "total_ms", index) for index in (2, 3)),
-            ceiling(row["speed"].get("1")),
+            limit(row["speed"].get("1")),
             speedup(row["speed"].get(cores), "total_ms"),
         ]
         for row in found["models"]
@@ -57,7 +57,7 @@ def speeds(found: Row) -> list[str]:
         f"third of that at width {found['wide']}), with {examples} examples of {length} tokens, patches or "
         "rows. Fused: total with `fuse` in place of `convert`, which propagates everything: what faster "
         "dropout, embeddings and optimizer gain alone. Feed-forward: total with these layers alone "
-        'converted, at r = 0.1 and with `memory="per_slot"`. Ceiling: total, if the backward pass of the '
+        'converted, at r = 0.1 and with `memory="per_slot"`. Limit: total, if the backward pass of the '
         "converted layers took no time, and all else were as in the plain model. Layers: linear ones and "
         "LSTMs. A model whose layers are all too narrow for "
         f"`convert` has no speed. {conditions(found, ['speed'])}",
@@ -120,7 +120,7 @@ def speedup(times: Row | None, name: str, index: int = 1) -> str:
     return f"{times[name][0] / times[name][index]:.2f}×"
 
 
-def ceiling(times: Row | None) -> str:
+def limit(times: Row | None) -> str:
     """Return the ratio that a backward pass of no time in the converted layers would give."""
     if times is None:
         return "–"

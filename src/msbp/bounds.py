@@ -235,17 +235,17 @@ def broken_conditions(
     worst = [f"{math.degrees(math.acos(math.sqrt(r))):.1f}° at r = {r:g}" for r in ratios]
     strong = [f"{1 - r:g} at r = {r:g}" for r in ratios]
     return [
-        "Lemmas 2 to 4: no layer is narrower than its input, and WWᵀ is positive definite, so W is square; "
-        f"the network narrows from {' and '.join(narrower)}.",
-        "Lemmas 3 and 4: the activation is strictly increasing, so that its smallest slope is above 0; "
+        "Lemmas 2 to 4 require that no layer is narrower than its input and that WWᵀ is positive definite, "
+        f"so that W is square; the network narrows from {' and '.join(narrower)}.",
+        "Lemmas 3 and 4 require an activation that is strictly increasing, with a smallest slope above 0; "
         "the network has ReLU, whose slope is 0 wherever h is negative.",
-        "Lemma 4: some r close to 1 gives a small angle; the worst angle of a single layer is "
+        "Lemma 4 requires an r close to 1 for a small angle; the worst angle of a single layer is "
         f"{' and '.join(worst)}.",
-        "Lemma 4: the estimate of every layer is scaled to the length of the true gradient; in the algorithm "
-        "it is not.",
-        "Theorem 1: the loss is strongly convex; a network's is not. Where one is, the theorem covers top_k "
-        f"only for μ/L above 1 - r, that is {' and '.join(strong)}.",
-        "All: the estimate has no memory, so none of them is about MSBP.",
+        "Lemma 4 requires that the estimate of every layer is scaled to the length of the true gradient; in "
+        "the algorithm it is not.",
+        "Theorem 1 requires a strongly convex loss; a network's is not. Where one is, the theorem covers "
+        f"top_k only for μ/L above 1 - r, that is {' and '.join(strong)}.",
+        "All require an estimate without memory, so none of them is about MSBP.",
     ]
 
 

@@ -116,7 +116,7 @@ def test_publishing_replaces_what_has_the_same_name_and_keeps_the_rest(tmp_path)
 
 def test_the_terminal_shows_every_row_and_the_platform():
     text = table(result(dirty=True))
-    assert "A 1, 1 thread, freed memory kept, torch 2.6, mkl, commit 01234567 with changes" in text
+    assert "A 1, 1 thread, allocator=keep, torch 2.6, mkl, commit 01234567 with changes" in text
     lines = {line.split()[0]: line for line in text.splitlines() if line}
     assert "20.0×, 4.17×, 2.15×" in lines["msbp"] and "0.180-0.220" in lines["msbp"]
     assert "51.2" in lines["torch"] and "unified" in lines

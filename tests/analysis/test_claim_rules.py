@@ -252,7 +252,7 @@ def test_angles_that_are_judged_by_k_are_not_pooled_over_k(evidence):
     }
     assert gaps == pytest.approx(expected)
     pairs = [(found.family, found.name) for found in claim_rules.angle_by_k(config, seen)]
-    assert pairs == [("k = 20 and 5", f"MNIST: {name}, k = 20 and 5") for name in ("SBP", "MSBP")]
+    assert pairs == [("k = 20 vs 5", f"MNIST: {name}, k = 20 vs 5") for name in ("SBP", "MSBP")]
 
 
 @pytest.mark.parametrize(

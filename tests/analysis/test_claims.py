@@ -56,7 +56,7 @@ def test_pooled_settings_that_differ_are_marked():
     far = setting(np.add(ABOVE, 1), name="benchmark extreme")
     near = setting(ABOVE, name="benchmark mnist")
     assert claim(near, far).short.startswith("MLPs (benchmarks mnist, extreme) +0.88 points")
-    assert "its settings +0.38 to +1.38, which differ (Cochran's Q, p < .001)" in claim(near, far).sentence
+    assert "single settings +0.38 to +1.38, which differ (Cochran's Q, p < .001)" in claim(near, far).sentence
     assert "differ" not in claim(setting(WIDE), setting(WIDE, name="Parsing: MSBP")).sentence
 
 
@@ -64,7 +64,7 @@ def test_a_pooled_number_shows_the_range_of_its_settings():
     one, other = setting(ABOVE), setting(np.add(ABOVE, 1), name="Parsing: MSBP")
     assert "settings" not in claim(one).short
     assert "MLPs (MNIST, Parsing) +0.88 points" in claim(one, other).short
-    assert ", its settings +0.38 to +1.38" in claim(one, other).short
+    assert "; single settings +0.38 to +1.38" in claim(one, other).short
     assert "which differ (Cochran's Q, p < .001), reproduced" in claim(one, other).sentence
 
 
@@ -92,7 +92,7 @@ def test_several_settings_say_how_many_of_their_cells_are_significant():
     one, other = (
         replace(setting(ABOVE, name=f"MNIST: k = {k}"), ps=(0.001, p)) for k, p in ((5, 0.03), (9, 0.3))
     )
-    words = ", significant in 3 of 4 cells, by Holm over all in 2"
+    words = ", significant in 3 of 4 cells, after Holm's correction in 2"
     assert words in claim(one, other).short and words in claim(one, other).sentence
     assert "significant" not in claim(one).short and "cells" not in claim(setting(ABOVE)).sentence
 

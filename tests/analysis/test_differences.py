@@ -54,7 +54,7 @@ def test_a_comparison_is_decided_by_five_seeds_and_an_interval_that_excludes_zer
     def answer(gains):
         sbp = dict.fromkeys(range(6), 96.0)
         result = filled(sbp=sbp, msbp={seed: 96 + gain for seed, gain in enumerate(gains)})
-        return result.sheets[1].blocks[0].columns[3]
+        return result.sheets[1].blocks[0].answer[0]
 
     assert answer([1.0, 1.1, 0.9, 1.2, 0.8]) == "yes"
     assert answer([-1.0, -1.1, -0.9, -1.2, -0.8]) == "no"

@@ -104,7 +104,7 @@ def test_every_reason_for_which_there_are_no_times_is_named(record_of, measure):
     why += [["it went on with another torch", "it ran while another run used the same outputs folder"]]
     runs += [record_of(seed=5 + i, times_comparable=False, disturbed=each) for i, each in enumerate(why)]
     assert remarks(measure(seeds(record_of), runs), 1, "total_s") == [
-        "no times: 2 had too little of its processor, 3 ran in parallel, 1 ran in parallel or resumed "
+        "no times: 2 got too little of a processor's time, 3 ran in parallel, 1 ran in parallel or resumed "
         "elsewhere, 1 ran with another commit than those with times, 1 went on with another torch and ran "
         "while another run used the same outputs folder"
     ]

@@ -120,7 +120,7 @@ def test_results_from_other_conditions_are_not_kept(measured, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["BERT 256", "word LM (LSTM) 256"])
-def test_the_ceiling_is_of_a_model_whose_converted_layers_have_a_free_backward_pass(kind, monkeypatch):
+def test_the_limit_is_of_a_model_whose_converted_layers_have_a_free_backward_pass(kind, monkeypatch):
     monkeypatch.setattr(layers, "MIN_WIDTH", 128)
     model = MODELS[kind]
     plain = model.kind(128, 9).eval()

@@ -132,7 +132,7 @@ def test_a_checkpoint_without_its_schedule_is_refused(change, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("share", "message"), [(1.0, []), (0.5, ["it had 50% of its processor, 90% are needed"])]
+    ("share", "message"), [(1.0, []), (0.5, ["it got 50% of a processor's time, at least 90% is needed"])]
 )
 def test_a_run_that_waited_for_the_processor_is_marked(share, message, tmp_path):
     now, work = count(), count()

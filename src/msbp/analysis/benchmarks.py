@@ -280,9 +280,9 @@ def platform(result: Result) -> str:
     threads = f"{result['threads']} thread" + ("s" if result["threads"] > 1 else "")
     if result.get("key") == "threads":
         threads = "threads as below"
-    memory = "freed memory kept" if result["allocator"] == "keep" else "freed memory given back"
     commit = result["commit"][:8] + (" with changes" if result["dirty"] else "")
-    return f"{result['cpu']}, {threads}, {memory}, torch {result['torch']}, {result['blas']}, commit {commit}"
+    software = f"allocator={result['allocator']}, torch {result['torch']}, {result['blas']}"
+    return f"{result['cpu']}, {threads}, {software}, commit {commit}"
 
 
 def rule_notes(results: Iterable[Result]) -> list[str]:

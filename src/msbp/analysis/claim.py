@@ -32,7 +32,7 @@ MANY = 4  # families, of which the list of verdicts shows intervals
 
 @dataclass(frozen=True)
 class Unit:
-    """The form of an effect; log: the effect is a logarithm, and shown as a ratio, less 1 where relative."""
+    """The form of an effect; log: the effect is a logarithm, and shown as a ratio, minus 1 where relative."""
 
     form: str
     suffix: str = ""
@@ -165,7 +165,7 @@ class Claim:
         effects = [effect_of(setting) for setting in family.counted]
         shown = sorted(self.unit.shown(effect.estimate) for effect in effects if effect)
         least, most = (self.unit.text(each) for each in (shown[0], shown[-1])) if shown else ("", "")
-        return "" if least == most else f", its settings {least} to {most}"
+        return "" if least == most else f"; single settings {least} to {most}"
 
     def cells_of(self, family: Family) -> str:
         """Return how many of the cells of several settings are significant, each by a test of its own."""
@@ -173,7 +173,7 @@ class Claim:
         if len(family.counted) < 2 or not ps:
             return ""
         below, by_holm = (sum(p < LEVEL for p in each) for each in (ps, holm(ps)))
-        return f", significant in {below} of {len(ps)} cells, by Holm over all in {by_holm}"
+        return f", significant in {below} of {len(ps)} cells, after Holm's correction in {by_holm}"
 
     def difference_of(self, family: Family) -> str:
         """Return that pooled settings differ, with p, where they do."""

@@ -17,7 +17,7 @@ from .benchmarks import command as command_of
 from .benchmarks import frame, whole_pass
 from .benchmarks import name as name_of
 from .runs import BASELINE, SBP, Sources, gather
-from .settings import Config, benchmark_command, rows_of, source_of, together
+from .settings import Config, benchmark_command, grid_command, rows_of, source_of, together
 from .significance import Tested, f_ratio, welch_t
 from .tables import Table, fill
 from .verdicts import FAMILIES, LEVEL, Setting, family_of, holm, jackknife, log_slope
@@ -207,7 +207,8 @@ def deviation_of_sbp(config: Config, measured: Measured) -> Iterator[Setting]:
     for k, sbp, _ in by_k(config, measured):
         values = pd.concat([sbp, base], axis=1, keys=["sbp", "baseline"]).dropna()
         ratios = spread_ratios(values)
-        yield replace(grid_setting(config, k, ratios), paper=float(np.log(config["paper"])))
+        setting = grid_setting(config, k, ratios, "baseline")
+        yield replace(setting, paper=float(np.log(config["paper"])))
 
 
 def by_k(config: Config, measured: Measured) -> Iterator[tuple[int, pd.Series, pd.DataFrame]]:
@@ -220,17 +221,18 @@ def by_k(config: Config, measured: Measured) -> Iterator[tuple[int, pd.Series, p
         yield k, wide[SBP], wide.drop(columns=SBP)
 
 
-def grid_setting(config: Config, k: int, values: pd.Series) -> Setting:
+def grid_setting(config: Config, k: int, values: pd.Series, other: str = "msbp") -> Setting:
     """Return the setting of one k of the grid, a family of its own where the claim is judged by k.
 
-    The runs of all k start from the same seeds, so that they are one group.
+    other: the method that SBP is compared with. The runs of all k start from the same seeds, so that they are
+    one group.
     """
-    family = f"k = {k}" if config.get("by_k") else "MLPs"
-    return Setting(family, f"MNIST: k = {k}", config["grid"]["command"], "grid", values, n=len(values))
+    family, runs = f"k = {k}" if config.get("by_k") else "MLPs", grid_command(config["grid"], k, other)
+    return Setting(family, f"MNIST: k = {k}", runs, "grid", values, n=len(values))
 
 
 def angle_of_methods(config: Config, measured: Measured) -> Iterator[Setting]:
-    """Yield MSBP's angle less SBP's at the same k in degrees, the mean over a run."""
+    """Yield MSBP's angle minus SBP's at the same k in degrees, the mean over a run."""
     for part, family in (("total", "all parameters"), ("hidden", "hidden layers alone")):
         wide = angles(config, measured, part)
         for k in wide.columns.unique("k"):
@@ -239,12 +241,12 @@ def angle_of_methods(config: Config, measured: Measured) -> Iterator[Setting]:
 
 
 def angle_by_k(config: Config, measured: Measured) -> Iterator[Setting]:
-    """Yield the angle at each k less that at each smaller one in degrees, the mean over a run."""
+    """Yield the angle at each k minus that at each smaller one in degrees, the mean over a run."""
     wide = angles(config, measured, "total")
     for low, high in combinations(wide.columns.unique("k"), 2):
         for method in ("sbp", "msbp"):
             gap = column(wide, method, high) - column(wide, method, low)
-            yield angle_setting(config, "", f"k = {high} and {low}", gap, method)
+            yield angle_setting(config, "", f"k = {high} vs {low}", gap, method)
 
 
 def angle_gap(config: Config, measured: Measured) -> Iterator[Setting]:

@@ -28,13 +28,14 @@ PARTS = ["estimate", "95 % interval", "paper", "n", "verdict"]
 NOTE = (
     f"A family's estimate is the mean of its settings with at least {LEAST} seeds or folds each (more where "
     "a rule says so), run by run of equal seeds. Reproduced: the interval is on the claim's side. Not "
-    "reproduced: it is beyond the claim by more than the claim's margin, or it is short of the paper's "
-    "effect, and the estimate is so by more than the margin. Open: neither; the runs (of a benchmark: "
-    "repetitions) that would decide it are computed from the present estimates and variances. Verdicts are "
-    "corrected by Holm over the families of a claim; a claim is reproduced in part where some of its "
-    "families reproduce it. n of a pooled row sums the runs of its settings. Ratios, as of times, are "
-    "averaged as logarithms; a benchmark counts by the medians of each repetition, as a run, where its own "
-    "table has medians over all steps."
+    "reproduced: the whole interval misses the claim by more than the claim's margin, or the interval "
+    "excludes the paper's effect and the estimate falls short of that effect by more than the margin. Open: "
+    "neither; the runs (of a benchmark: repetitions) that would decide it are computed from the present "
+    "estimates and variances. Verdicts are corrected by Holm over the families of a claim. A claim is "
+    "reproduced if all families with a setting that counts are, in part if some are, not reproduced if none "
+    "is and at least one is not reproduced, else open. n of a pooled row sums the runs of its settings. "
+    "Ratios, as of times, are averaged as logarithms; a benchmark counts by the medians of each repetition, "
+    "as a run, where its own table has medians over all steps."
 )
 
 

@@ -1,4 +1,4 @@
-"""Tables of differences: each row of a table less named others, and the questions that they answer."""
+"""Tables of differences: each row of a table minus named others, and the questions that they answer."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -16,6 +16,7 @@ from .tables import NOT_RUN, SHARES, Table, fill
 from .verdicts import LEAST, Family, Interval, Region, Setting, Verdict, Word, judge
 
 ANSWERS = {Word.REPRODUCED: "yes", Word.NOT: "no", Word.IN_PART: "in part", Word.OPEN: "open"}
+QUESTIONS = ["question and differences", "difference (95 % interval)", "n", "answer", COMMAND]
 QUESTION_NOTE = (
     "Differences over at least {least} equal seeds. Yes: the interval is on the side of the sentence. No: "
     "it is on the other side by more than the margin, {margins} points. Open: neither. A sentence is "
@@ -87,16 +88,16 @@ def difference_numbers(config: Config, table: Table) -> pd.DataFrame:
 
 
 def questions(configs: Mapping[str, Config], sources: Sources) -> Sheet:
-    """Return a block for every question of these tables, headed by it and its answer."""
+    """Return every question of these tables with its answer, and below it the differences that answer it."""
     margins = {f"{question['margin']:g}" for config in configs.values() for question in config["questions"]}
     note = QUESTION_NOTE.format(least=LEAST, margins=" or ".join(sorted(margins)))
-    text = Sheet("beyond", "Beyond the paper", below=[note])
+    lines = []
     for config, question, answer in judged(configs, sources):
         rows = list(map(row_of_family, answer.families)) or [[NOT_RUN, EMPTY, "0", EMPTY]]
-        lines = [[*row, f"python scripts/reproduce.py table={config['name']}"] for row in rows]
-        header = [question["sentence"], "difference (95 % interval)", "n", ANSWERS[answer.word], COMMAND]
-        text.blocks.append(pd.DataFrame(lines, columns=header))
-    return text
+        run = f"python scripts/reproduce.py table={config['name']}"
+        lines.append([question["sentence"], "", "", ANSWERS[answer.word], ""])
+        lines += [[f"– {name}", *rest, run] for name, *rest in rows]
+    return Sheet("beyond", "Beyond the paper", [pd.DataFrame(lines, columns=QUESTIONS)], below=[note])
 
 
 def answered(configs: Mapping[str, Config], sources: Sources) -> Iterator[str]:

@@ -21,7 +21,7 @@ LATEX = str.maketrans(
     | {"'": r"\textquotesingle{}", "`": r"\textasciigrave{}"}
     | {"γ": r"$\gamma$", "δ": r"$\delta$", "×": r"$\times$", "±": r"$\pm$", "≥": r"$\ge$", "–": "--"}
     | {"ℓ": r"$\ell$", "∂": r"$\partial$", "ρ": r"$\rho$", "θ": r"$\theta$", "μ": r"$\mu$"}
-    | {"°": r"$^\circ$", "ᵀ": r"$^T$", "√": r"$\surd$"}
+    | {"°": r"$^\circ$", "ᵀ": r"$^T$", "√": r"$\surd$", "·": r"$\cdot$"}
     | {raised: rf"\textsuperscript{{{digit}}}" for digit, raised in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
 )
 TABLE = Template(

@@ -262,3 +262,10 @@ def cells(grid: Config) -> dict[tuple[int | None, float | None], Row]:
             label = f"MSBP, k={k}, γ={gamma}"
             every[k, gamma] = row(label, grid["seeds"], *overrides, within=grid["command"])
     return every
+
+
+def grid_command(grid: Config, k: int, other: str) -> str:
+    """Return the commands of SBP at this k of a grid, and of another method there: baseline or msbp."""
+    every = cells(grid)
+    others = [every[None, None]] if other == "baseline" else [every[k, gamma] for gamma in grid["gamma"]]
+    return together([row.command() for row in (*others, every[k, 0.0])])

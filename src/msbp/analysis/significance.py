@@ -19,7 +19,7 @@ from ..measurements import packed_file, read_translations
 from ..record import HYPOTHESES
 from .render import COMMAND, EMPTY, Document, Sheet, fixed
 from .runs import SBP, Sources, gather, scores
-from .settings import Config
+from .settings import Config, grid_command
 from .verdicts import LEVEL, Effect, Interval, Values, holm, mean_effect
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ def tested(config: Config, runs: pd.DataFrame, kind: Kind) -> pd.DataFrame:
 def sheet(config: Config, numbers: pd.DataFrame, kind: Kind) -> Sheet:
     """Return a block for each k: the paper's tests, ours, their p, and the effect with its interval."""
     text = Sheet(config["name"], config["caption"])
-    command, n = config["grid"]["command"], config["grid"]["seeds"]
+    n = config["grid"]["seeds"]
     limit = kind.critical(*kind.df(n))
     for k, rows in numbers.groupby("k", sort=False):
         lines = {
@@ -249,7 +249,7 @@ def sheet(config: Config, numbers: pd.DataFrame, kind: Kind) -> Sheet:
                 for low, high in zip(rows.effect_low, rows.effect_high, strict=True)
             ],
             "n (SBP, MSBP)": rows.n_sbp.astype(str) + ", " + rows.n_msbp.astype(str),
-            COMMAND: command,
+            COMMAND: grid_command(config["grid"], k, "msbp"),
         }
         text.blocks.append(pd.DataFrame(lines))
     held = numbers.p_holm.dropna()

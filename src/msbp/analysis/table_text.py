@@ -67,7 +67,7 @@ def sheet(table: Table, rows: pd.DataFrame, below: Sequence[str] = ()) -> Sheet:
     for block in blocks:
         first = block.iloc[0]
         rules = map(bleu_rules, runs_of(table, block).metric_signature.dropna())
-        other = next((rule for each in rules for rule in each[1:]), "other rule")
+        other = next((rule for each in rules for rule in each[1:]), "other tokenization")
         names = {**HEADERS, "score": first.header, "other_bleu": f"BLEU, {other}"}
         printed = block.reindex(columns=[f"paper_{column}" for column in SECONDS]).stack().dropna()
         decimals = 0 if (printed % 1 == 0).all() else 1
@@ -161,10 +161,12 @@ def strengths(table: Table, blocks: Iterable[pd.DataFrame]) -> Iterator[str]:
             continue
         over = f", over the {len(shared)} seeds that its rows share," if block.n.nunique() > 1 else ""
         named = [f"{bare(block.label[row])} {ours[row]:.2f} ({papers[row]:.2f})" for row in known]
-        level = "are level with" if (apart[known].abs() <= MATTERS).all() else "are beside"
+        near = [bare(block.label[row]) for row in known if abs(apart[row]) <= MATTERS]
+        equal = "all" if len(near) == len(known) else " and ".join(near) or "none"
         sentence = (
             f"On {block.title[first]}{over} our baseline is stronger than the paper's, {ours[first]:.2f} "
-            f"against {papers[first]:.2f}; {' and '.join(named)} {level} the paper's scores (in parentheses)."
+            f"against {papers[first]:.2f}. With the paper's scores in parentheses: {', '.join(named)}; "
+            f"within {MATTERS:g} points: {equal}."
         )
         best = known[-1]
         gains = [signed(scores[best] - scores[first]) for scores in (ours, papers)]

@@ -27,6 +27,10 @@ NO_BASELINE = "not compared: the first row has no runs yet"
 NO_TIMES = "no speed-up: the first row has no times to compare with"
 NO_COMMON = "not compared: the first row has no runs of these seeds"
 NOT_RUN = "not run yet"
+SAME_REASONS = {  # runs are counted by their reason: the share differs, and earlier records have other words
+    r"(had|got) \d+% of .*": "got too little of a processor's time",
+    "met another run on its outputs folder": "ran while another run used the same outputs folder",
+}
 METRICS = "the scores of these rows follow more than one metric rule"
 
 
@@ -68,7 +72,7 @@ class Table:
         return int(rows[0])
 
     def gains(self, block: int, row: int, label: str) -> pd.Series:
-        """Return a row's scores less those of the block's row with this label, by common seed."""
+        """Return a row's scores minus those of the block's row with this label, by common seed."""
         other = self.labelled(block, label)
         both = self.common(other, row) if other != row else pd.DataFrame({row: [], other: []})
         return both[row] - both[other]
@@ -148,8 +152,9 @@ def reason_untimed(run: pd.Series, platform: tuple | None) -> str:
     if not run.times_comparable:
         reasons = run.disturbed or ["ran in parallel" + " or resumed elsewhere" * run.resumed]
         # the share of a processor differs from run to run, and runs are counted by their reason
-        same = (re.sub(r"\d+% of its processor.*", "too little of its processor", each) for each in reasons)
-        return " and ".join(reason.removeprefix("it ") for reason in same)
+        for pattern, words in SAME_REASONS.items():
+            reasons = [re.sub(pattern, words, each) for each in reasons]
+        return " and ".join(reason.removeprefix("it ") for reason in reasons)
     parts = zip(PLATFORM.values(), run.platform, platform or (), strict=True)
     differ = [name for name, ours, theirs in parts if ours != theirs]
     return f"ran with another {' and '.join(differ)} than those with times" if differ else ""

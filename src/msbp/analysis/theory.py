@@ -1,7 +1,7 @@
 """The theory of the paper beside measurements: complexity of a backward pass, and bounds on angles.
 
-Complexity: k entries kept, m width of a hidden layer, n its inputs. The paper's table exchanges m and n in
-mk + n log k: with W of m × n the selection is among the m entries of h, and k of its rows are propagated.
+Complexity: a hidden layer of i inputs and n outputs keeps k. The paper's table, with n inputs and m outputs,
+exchanges them in mk + n log k: the selection is among the outputs, and k rows of inputs are propagated.
 Bounds: the checks of lemmas and theorems that `python -m src.theory` leaves, as a table and a figure.
 """
 
@@ -19,15 +19,21 @@ from .render import COMMAND, EMPTY, Document, Sheet, digits, pipe_table
 from .runs import Sources
 from .settings import Config, benchmark_command
 
-COSTS = ["row", "k", "nk + m log k", "of mn", "MFLOP", "of dense", "BP (ms)", "of dense", "MiB", "of dense"]
+COSTS = ["row", "k", "i·k + n log k", "of i·n", "MFLOP", "of dense", "BP (ms)", "of dense", "MiB", "of dense"]
 COMPARED = ("theory", "mflop", "bp_ms", "mib")
 LETTERS = {"k": "r", "hidden": "width"}
 NOTES = (
-    "nk + m log k: operations of the backward pass for one example, in thousands, summed over the "
-    "gradients by weights and by inputs of all layers; MSBP has m more for its memory, and the output layer "
-    "is dense. The paper prints mk + n log k, with m and n exchanged.",
+    "i·k + n log k, for a layer of i inputs and n outputs that keeps k: operations of the backward pass for "
+    "one example, in thousands, summed over the gradients by weights and by inputs of all layers; MSBP has n "
+    "more for its memory, and the output layer is dense. The paper prints mk + n log k for n inputs and m "
+    "outputs, where the two are exchanged: it selects among the outputs.",
     "MFLOP: the products of one step as torch counts them, without the selection. BP (ms): the pass of "
     "one step. MiB: what building the row and its first steps add to resident memory.",
+)
+SYMBOLS = (
+    "δ: angle between the estimated and the true gradient, by the input x, the pre-activations h or the "
+    "parameters w; ρ: square of the condition number of the matrix; μ and L: constants of strong convexity "
+    "and smoothness; θ: the angle that the bound is to stay within."
 )
 RUN = "python -m src.theory"
 ROUNDING = 1e-12  # the largest difference, in degrees or of cosines, that rounding alone makes
@@ -89,10 +95,10 @@ def operations(widths: list[int], ks: list[int], inputs: int, outputs: int, memo
     The first layer has no gradient by its inputs, for they are data.
     """
     total = 2.0 * widths[-1] * outputs
-    for layer, (n, m) in enumerate(pairwise([inputs, *widths])):
+    for layer, (i, n) in enumerate(pairwise([inputs, *widths])):
         k = ks[layer]
-        selecting = 0.0 if k == m else m * math.log2(max(k, 2)) + m * memory
-        total += n * k * (2 if layer else 1) + selecting
+        selecting = 0.0 if k == n else n * math.log2(max(k, 2)) + n * memory
+        total += i * k * (2 if layer else 1) + selecting
     return total
 
 
@@ -111,7 +117,7 @@ def bounds(config: Config, sources: Sources) -> Document:
     lines = [[*line, ""] for line in bound_cells(numbers)] or [["not computed yet", *[EMPTY] * 5, ""]]
     lines[0][-1] = RUN
     unmet = theory["broken_by_the_papers_network"] if theory else []
-    below = [f"Not met by the paper's own network. {each}" for each in unmet]
+    below = [SYMBOLS, *(f"Not met by the paper's own network: {each}" for each in unmet)]
     sheet = Sheet(config["name"], config["caption"], [pd.DataFrame(lines, columns=CHECKS)], below=below)
     return Document(
         config["name"], config["caption"], [sheet], significant(numbers), missing=[] if theory else [RUN],

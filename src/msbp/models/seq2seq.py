@@ -1,4 +1,4 @@
-"""An LSTM encoder and decoder with Luong et al.'s (2015) attention (section 5 of the paper).
+"""An LSTM encoder and decoder with Luong et al.'s (2015) attention (Section 6 of the paper).
 
 Letters: B sentences, S words of the longest source, T of the longest target, N target words of a batch
 (in attention, decoder states), A active rows of decoding, V target vocabulary, H hidden, L layers.

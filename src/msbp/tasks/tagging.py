@@ -1,4 +1,4 @@
-"""Part-of-speech tagging (paper section 5, Table 1): words, features of their spelling, tags, packed batches.
+"""Part-of-speech tagging (paper, Section 6, Table 2): words, features of spelling, tags, packed batches.
 
 Letters: W words of a split, S its sentences, N words of a batch, time step after time step; T time steps, F
 features.

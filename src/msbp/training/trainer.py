@@ -150,7 +150,7 @@ class Run:
         """Return why its times do not compare, if other processes had the processor while it trained."""
         share = self.clock.processor_share
         shared = self.device.type == "cpu" and share < LEAST_SHARE
-        return [f"it had {share:.0%} of its processor, {LEAST_SHARE:.0%} are needed"] * shared
+        return [f"it got {share:.0%} of a processor's time, at least {LEAST_SHARE:.0%} is needed"] * shared
 
     def texts(self) -> Mapping[str, Sequence[str]]:
         """Return lines to keep beside the record, by file name: the data's, and outputs on test."""

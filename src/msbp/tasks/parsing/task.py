@@ -1,4 +1,4 @@
-"""Transition-based dependency parsing with gold tags (paper section 5, Table 1).
+"""Transition-based dependency parsing with gold tags (paper, Section 6, Table 2).
 
 Letters: N words, T configurations, A active sentences, B batch, L labels.
 """

@@ -1,4 +1,4 @@
-"""Translation with an encoder and a decoder (paper section 5, table of sequence-to-sequence models)."""
+"""Translation with an encoder and a decoder (paper, Section 6, Table 4)."""
 
 from __future__ import annotations
 
