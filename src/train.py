@@ -30,7 +30,7 @@ from msbp.training.checkpoint import Checkpoint, drop_finished, not_finite, save
 from msbp.training.clock import Clock
 from msbp.training.loggers import Loggers
 from msbp.training.probes import unpropagated_fraction
-from msbp.training.state import DIVERGED, Diverged
+from msbp.training.state import Diverged
 from msbp.training.trainer import Run, Trainer
 from msbp.training.trial import try_out
 
@@ -181,7 +181,7 @@ def learn(
     except Diverged as error:
         names = {"signature": request.signature, "seed": request.seed, "data_digest": splits.digest}
         at = {"epoch": error.epoch, "step": error.step, "reason": error.reason}
-        save({folder / DIVERGED: json_text({**names, **at, "started_at": started}, indent=1)})
+        save({folder / record.DIVERGED: json_text({**names, **at, "started_at": started}, indent=1)})
         raise
     finally:
         loggers.close(status)

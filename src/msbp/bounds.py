@@ -65,12 +65,13 @@ def theorem_2(
 ) -> Row:
     """Check Theorem 2: the share of random data sets whose mean gradient by SBP is within θ of the true one.
 
-    The share is by their size. One network; r = k/n is the smallest for which the bound of every
+    The share is by their size; data sets are drawn from twice as many instances as the largest has. One
+    network; r = k/n is the smallest for which the bound of every
     instance stays below θ. The estimate of every instance and layer is scaled to the length of the true
     gradient, as in Lemma 4.
     """
     weights, output = [well_posed(n, 1.1, random) for _ in range(2)], normal(random, n, 10)
-    instances = [(normal(random, n), torch.randint(10, (1,), generator=random)) for _ in range(sizes[-1])]
+    instances = [(normal(random, n), torch.randint(10, (1,), generator=random)) for _ in range(2 * sizes[-1])]
     true = [mlp_gradients(weights, x, output, label, k=None) for x, label in instances]
     rho = max(float(torch.linalg.cond(weight)) ** 2 for weight in weights)
     rho *= max(float(slope.max() / slope.min()) ** 2 for _, slopes in true for slope in slopes)

@@ -30,7 +30,6 @@ from .record import (
 
 RECORDS, BENCHMARKS, THEORY = "records.jsonl", "bench.json", "theory.json"
 PACKED = "translations"  # the folder of published ones
-DIVERGED = "diverged.json"  # in the folder of a run that did, in place of a record
 WHOLE_PASS = 2  # the first timing rule by which BP is the whole backward pass
 EARLIER_RULE = "BP is not shown: it was timed by the earlier rule, which left ∂ℓ/∂W to the update"
 ROUNDING = 1e-5  # milliseconds
@@ -309,6 +308,15 @@ def checked(value: Any) -> Result:
 def breaks_down(result: Result) -> bool:
     """Return whether a result has the parts of a step, and no rows."""
     return "parts" in result
+
+
+def by_default(result: Result) -> bool:
+    """Return whether a result is of a whole case or sweep with the default allocator, on one thread.
+
+    A sweep over threads is on as many as its points say.
+    """
+    options = result["threads"], result["allocator"], result.get("settings") or ""
+    return options == (1, "keep", "") and not breaks_down(result)
 
 
 def separated(results: Iterable[Result]) -> tuple[list[Result], list[Result]]:

@@ -14,6 +14,7 @@ from .files import Fields, csv_text, find_files, json_text, parsed, written_whol
 
 log = logging.getLogger(__name__)
 NAME, ANGLES, HYPOTHESES = "record.json", "angles.jsonl", "hypotheses.txt"
+DIVERGED = "diverged.json"  # in the folder of a run that did, in place of a record
 # Which work counts as the backward pass of a sparse layer. 1: without ∂ℓ/∂W, whose cost is in the update;
 # 2: the whole pass. Times of different rules do not compare; a record without the field follows rule 1.
 TIMING_RULE = 2

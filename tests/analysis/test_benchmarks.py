@@ -72,10 +72,10 @@ def breakdown(**more):
 @pytest.mark.parametrize(
     ("more", "expected", "words"),
     [
-        ({}, "mnist", ""),
-        ({"threads": 2}, "mnist-2-threads", " threads=2"),
-        ({"allocator": "default"}, "mnist-default-allocator", " allocator=default"),
-        ({"sweep": "k"}, "mnist-by-k", " sweep=k"),
+        ({}, "mnist", " repetitions=1"),
+        ({"threads": 2}, "mnist-2-threads", " threads=2 repetitions=1"),
+        ({"allocator": "default"}, "mnist-default-allocator", " allocator=default repetitions=1"),
+        ({"sweep": "k", "protocol": {"repetitions": 3}}, "mnist-by-k", " sweep=k repetitions=3"),
     ],
 )
 def test_a_results_name_and_command_have_the_settings_that_differ_from_the_defaults(more, expected, words):
@@ -124,7 +124,11 @@ def test_the_terminal_shows_every_row_and_the_platform():
 
 def test_the_readme_shows_the_main_rows_with_their_command():
     text = markdown([result()])
-    assert "`python -m src.bench case=mnist`" in text and "| msbp" in text and "unified" not in text
+    assert (
+        "`python -m src.bench case=mnist repetitions=1`" in text
+        and "| msbp" in text
+        and "unified" not in text
+    )
     assert "unified" in markdown([result()], rows=None)
 
 
@@ -177,7 +181,7 @@ def test_a_full_result_replaces_a_partial_one_and_never_the_reverse(tmp_path, se
     assert settings(words) == ""
     part = result(settings=settings([*words, "only=[msbp]", "seconds=1"]))
     assert "gives way to a full one" in remarks(part)[0]
-    assert command(part) == "python -m src.bench case=mnist 'only=[msbp]' seconds=1"
+    assert command(part) == "python -m src.bench case=mnist 'only=[msbp]' seconds=1 repetitions=1"
     assert write(tmp_path, part) and write(tmp_path, part | {"commit": "b" * 10})
     assert read_benchmarks(tmp_path, []) == [part | {"commit": "b" * 10}]
     with pytest.raises(ValueError, match=r"mnist \('only=\[msbp\]' seconds=1\): only full benchmarks"):
@@ -186,6 +190,17 @@ def test_a_full_result_replaces_a_partial_one_and_never_the_reverse(tmp_path, se
     assert Sources(runs_of([]), settle, [part]).missing(wanted)
     assert write(tmp_path, result()) and write(tmp_path, part) == []
     assert read_benchmarks(tmp_path, []) == [result()]
+
+
+@pytest.mark.parametrize("sweep", [None, "k"])
+def test_tables_and_figures_use_the_result_with_default_options(sweep, settle, runs_of):
+    usual, wanted = result(sweep=sweep), {"case": "mnist", "sweep": sweep}
+    others = [{"threads": 2}, {"allocator": "default"}, {"settings": "seconds=1"}]
+    others = [result(sweep=sweep, **more) for more in others]
+    every = [*others, usual, *others]
+    assert Sources(runs_of([]), settle, every).benchmark(**wanted) is usual
+    without = Sources(runs_of([]), settle, others)
+    assert without.benchmark(**wanted) is None and without.missing({"benchmarks": [wanted]})
 
 
 def test_a_damaged_file_stops_publishing_and_is_not_changed(tmp_path):

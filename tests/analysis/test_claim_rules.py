@@ -35,6 +35,7 @@ FIGURE = {
     }],
 }  # fmt: skip
 OFF = (-0.1, 0.0, 0.05, 0.1)
+ON_ONE_THREAD = {"threads": 1, "allocator": "keep", "timing_rule": 2}
 SWEPT = {"benchmarks": [{"case": "mnist", "sweep": "k"}], "largest": 100}
 
 
@@ -118,11 +119,27 @@ def test_times_are_log_ratios_of_equal_seeds_and_benchmarks_single_measurements(
     assert len(list(claim_rules.times(config | {"column": "bp_update_s"}, earlier))) == 2
 
 
+def test_benchmarks_with_other_threads_or_allocator_and_partial_ones_are_not_judged(evidence):
+    rows = [{"name": name, "bp_ms": ms, "total_ms": ms} for name, ms in (("dense", 4.0), ("msbp", 1.0))]
+    usual = {
+        "case": "mnist",
+        "sweep": None,
+        "threads": 1,
+        "allocator": "keep",
+        "timing_rule": 2,
+        "rows": rows,
+    }
+    others = [usual | more for more in ({"threads": 2}, {"allocator": "default"}, {"settings": "seconds=1"})]
+    config = {"column": "bp_s", "than": "baseline", "tables": ["small"]}
+    found = [each.n for each in claim_rules.times(config, evidence(benchmarks=[usual, *others])) if each.n]
+    assert found == [1]
+
+
 def test_repetitions_of_a_benchmark_are_its_runs(evidence):
     def rows(ms):
         return [{"name": "sbp", "bp_ms": 1.0}, {"name": "msbp", "bp_ms": ms}]
 
-    about = {"case": "mnist", "sweep": None, "threads": 1, "allocator": "keep", "timing_rule": 2}
+    about = {"case": "mnist", "sweep": None, **ON_ONE_THREAD}
     repeated = about | {"rows": rows(1.2), "repetitions": [{"rows": rows(ms)} for ms in (1.1, 1.2, 1.3)]}
     *_, step = claim_rules.times({"tables": ["small"], "than": "sbp", "column": "bp_s"}, evidence([repeated]))
     assert list(step.values) == pytest.approx([math.log(ms) for ms in (1.1, 1.2, 1.3)])
@@ -175,6 +192,13 @@ def test_sensitivity_is_the_deviation_over_gamma_by_the_gain_without_noise(evide
     assert estimate(found) == pytest.approx(np.std([98, 99], ddof=1) / 2.5, rel=1e-6)
     noise = evidence(test=cells(about(96), about(98), about(98, OFF[::-1])))
     assert estimate(next(claim_rules.sensitivity({"grid": GRID}, noise))) == pytest.approx(0.0, abs=0.05)
+
+
+def test_a_share_of_no_gain_is_not_judged(evidence):
+    for worse in (about(95), about(96)):
+        seen = evidence(test=cells(about(96), worse, worse))
+        (found,) = claim_rules.sensitivity({"grid": GRID}, seen)
+        assert found.n == 0 and found.note == "no gain over SBP, so no share of it"
 
 
 def test_deviations_are_compared_with_all_gamma_and_with_the_baseline(evidence):
@@ -271,7 +295,7 @@ def test_slopes_are_of_log_times_of_the_whole_backward_pass(rule, sweep, evidenc
         }
         for x in xs
     ]
-    bench = {"case": "mnist", "sweep": sweep, "points": points, "timing_rule": 2}
+    bench = {"case": "mnist", "sweep": sweep, "points": points, **ON_ONE_THREAD}
     config = SWEPT | {"benchmarks": [{"case": "mnist", "sweep": sweep}]}
     *_, found = rule(config, evidence([bench]))
     assert found.n == 4
@@ -293,7 +317,7 @@ def test_times_by_k_have_a_straight_line_beside_their_slope(evidence):
         }
         for k in (5, 10, 20, 40, 100, 500)
     ]
-    bench = {"case": "mnist", "sweep": "k", "points": points, "timing_rule": 2}
+    bench = {"case": "mnist", "sweep": "k", "points": points, **ON_ONE_THREAD}
     sbp, msbp = claim_rules.slope_by_k(SWEPT, evidence([bench]))
     assert sbp.aside == "SBP's time by a line with an offset: 0.200 + 0.0050 k of the baseline's (R² = 1.000)"
     assert (
@@ -305,7 +329,7 @@ def test_times_by_k_have_a_straight_line_beside_their_slope(evidence):
 def test_points_that_do_not_differ_have_no_slope(sweep, value, evidence):
     rows = [{"name": name, "k_per_layer": {"a": 5}, "bp_ms": 1.0} for name in ("dense", "sbp", "msbp")]
     points = [{"value": value, "rows": rows}] * 6
-    bench = {"case": "mnist", "sweep": sweep, "points": points, "timing_rule": 2}
+    bench = {"case": "mnist", "sweep": sweep, "points": points, **ON_ONE_THREAD}
     config = SWEPT | {"benchmarks": [{"case": "mnist", "sweep": sweep}]}
     found = list(getattr(claim_rules, f"slope_by_{sweep}")(config, evidence([bench])))
     assert found and all(each.effect is None and each.n < 2 for each in found)
@@ -323,7 +347,7 @@ def test_a_machine_that_slows_down_over_a_sweep_changes_no_slope(sweep, evidence
         }
         for value in (0.1, 0.3, 0.5, 0.9)
     ]
-    bench = {"case": "mnist", "sweep": sweep, "points": points, "timing_rule": 2}
+    bench = {"case": "mnist", "sweep": sweep, "points": points, **ON_ONE_THREAD}
     config = SWEPT | {"benchmarks": [{"case": "mnist", "sweep": sweep}]}
     for setting in getattr(claim_rules, f"slope_by_{sweep}")(config, evidence([bench])):
         assert setting.n == 4 and estimate(setting) == pytest.approx(0)

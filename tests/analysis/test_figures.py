@@ -151,6 +151,12 @@ def test_a_figure_is_drawn_as_png_and_svg_the_same_each_time(figure):
     assert first == figure.images()
 
 
+def test_any_number_of_lines_is_drawn(figure):
+    figure.series = [Series(f"k = {k}", figure.series[0].points, k) for k in range(20)]
+    figure.levels = [Series("baseline", figure.series[0].points[:1], 20, ":")]
+    assert figure.images()["png"]
+
+
 ODD = {  # what a user's matplotlibrc may set
     "backend": "svg", "text.usetex": True, "font.size": 30,
     "font.family": "no such font", "axes.facecolor": "black", "savefig.facecolor": "red", "figure.dpi": 10,

@@ -93,7 +93,7 @@ def test_speed_ups_of_the_total_are_those_of_runs_or_else_of_the_benchmark_as_of
 ):
     def result(rule):
         row = {"name": "msbp", "vs_dense": {"bp": 9.0, "bp_update": 8.0, "total": 3.04}}
-        about = {"case": "mnist", "sweep": None, "threads": 1, "timing_rule": rule}
+        about = {"case": "mnist", "sweep": None, "threads": 1, "allocator": "keep", "timing_rule": rule}
         return about | {"rows": [row]}
 
     runs = runs_of([record_of(words, times_comparable=False) for words in (BASE, MSBP)])

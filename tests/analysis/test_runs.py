@@ -123,14 +123,10 @@ def test_a_missing_folder_or_file_gives_no_runs(tmp_path):
     assert frame(tmp_path / "none").empty and frame(tmp_path / "none.jsonl").empty
 
 
-def line(step=0, **config):
+def line(step=0, angle=1.0, **config):
     about = {"signature": "5e", "seed": 0, "method": "msbp"} | config
-    return (
-        json.dumps(
-            {"config": about, "k": 5, "step": step, "epoch": 0.0, "angle": {"total": 1.0, "hidden": 1.0}}
-        )
-        + "\n"
-    )
+    angles = {"total": angle, "hidden": angle}
+    return json.dumps({"config": about, "k": 5, "step": step, "epoch": 0.0, "angle": angles}) + "\n"
 
 
 def test_own_and_published_angles_are_never_mixed(tmp_path, settle, monkeypatch):
@@ -150,6 +146,18 @@ def test_a_measurement_is_counted_once_and_a_damaged_line_is_named(tmp_path, set
     measured = published(tmp_path, settle)
     assert list(measured.angles.step) == [0, 4]
     assert measured.damaged[0].startswith(f"{tmp_path / 'angles.jsonl'} line 4: no angle")
+
+
+@pytest.mark.parametrize("newer", ["runs/a", "sweeps/a"])
+def test_the_angles_beside_the_newest_record_of_a_run_count(newer, tmp_path, settle, record_of):
+    for folder in ("runs/a", "sweeps/a", "sweeps/b"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "angles.jsonl").write_text(line(angle=0.9 if folder == newer else 0.1))
+    for folder in ("runs/a", "sweeps/a"):  # the run of the third goes on
+        year = 2026 if folder == newer else 2025
+        record = record_of("5e", started_at=f"{year}-01-01T00:00:00+00:00")
+        (tmp_path / folder / "record.json").write_text(json.dumps(record))
+    assert list(own(tmp_path, tmp_path / "published", settle).angles.total) == [0.9]
 
 
 def test_no_measurements_are_no_error(tmp_path, settle):

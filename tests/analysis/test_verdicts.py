@@ -98,6 +98,13 @@ def test_settings_that_share_runs_are_no_more_evidence_than_one():
     assert apart.effect.variance == pytest.approx(once.effect.variance / 4)
 
 
+def test_settings_that_share_runs_need_as_many_more_as_one():
+    values = [0.5, -0.1, 0.2, 0.4, -0.3]
+    verdicts = [judge([setting(values, group="shared")] * count, HIGHER) for count in (1, 4)]
+    once, often = (verdict.more(verdict.families[0]) for verdict in verdicts)
+    assert once == often > 1
+
+
 def test_an_open_family_has_the_number_of_runs_that_would_decide_it():
     verdict = judge([setting([0.5, -0.1, 0.2, 0.4, -0.3])], HIGHER)
     (family,) = verdict.families

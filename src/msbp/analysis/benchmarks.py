@@ -99,9 +99,9 @@ def command(result: Result) -> str:
     if breaks_down(result):
         words += ["breakdown=true" if result["row"] == MAIN_ROW else f"breakdown={result['row']}"]
     words += [result["threads"] > 1 and f"threads={result['threads']}"]
-    repetitions = result.get("protocol", {}).get("repetitions", 1)
     words += [result["allocator"] == "default" and "allocator=default", result.get("settings")]
-    words += [repetitions > 1 and f"repetitions={repetitions}"]
+    if not breaks_down(result):
+        words += [f"repetitions={result.get('protocol', {}).get('repetitions', 1)}"]
     return " ".join(["python -m src.bench", *filter(None, words)])
 
 

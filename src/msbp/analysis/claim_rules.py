@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ..measurements import Result
+from ..measurements import Result, by_default
 from .benchmarks import command as command_of
 from .benchmarks import frame, whole_pass
 from .benchmarks import name as name_of
@@ -119,7 +119,7 @@ def times(config: Config, measured: Measured) -> Iterator[Setting]:
     of, than = config.get("of", "msbp"), "dense" if config["than"] == "baseline" else config["than"]
     ms = f"{column.removesuffix('_s')}_ms"
     for result in measured.sources.benchmarks:
-        if not (result["sweep"] or result.get("settings") or (ms == "bp_ms" and not whole_pass(result))):
+        if by_default(result) and not result["sweep"] and (ms != "bp_ms" or whole_pass(result)):
             same = SAME if result["case"] in config.get("nothing_dropped", ()) else ""
             yield from benchmarked(result, of, than, ms, same)
 
@@ -159,7 +159,9 @@ def sensitivity(config: Config, measured: Measured) -> Iterator[Setting]:
     """Yield for each k how much means differ between γ, as a share of the mean gain over SBP."""
     for k, sbp, msbp in by_k(config, measured):
         values = pd.concat([sbp.rename(SBP), msbp], axis=1).dropna()
-        yield grid_setting(config, k, pseudo_values(share_of_gain, values if len(values) > 2 else values[:0]))
+        shares = defined_values(share_of_gain, values)
+        note = "no gain over SBP, so no share of it" if len(values) > 2 and shares.empty else ""
+        yield replace(grid_setting(config, k, shares), note=note)
 
 
 def share_of_gain(scores: np.ndarray) -> float:
@@ -182,16 +184,19 @@ def deviations(config: Config, measured: Measured) -> Iterator[Setting]:
     for k, sbp, msbp in by_k(config, measured):
         paper = float(np.mean(np.log(printed[k]))) / 2 if k in printed else None
         values = pd.concat([sbp.rename(SBP), msbp], axis=1).dropna()
-        ratios = spread_ratios(values)
+        ratios = defined_values(log_spread_ratio, values)
         tests = [f_ratio(sbp.dropna(), msbp[gamma].dropna()) for gamma in msbp]
         yield tested(replace(grid_setting(config, k, ratios), paper=paper), "F's", tests)
 
 
-def spread_ratios(values: pd.DataFrame) -> pd.Series:
-    """Return `log_spread_ratio` by seed, with the jackknife; empty where equal scores leave it undefined."""
+def defined_values(statistic: Callable[[np.ndarray], float], runs: pd.DataFrame) -> pd.Series:
+    """Return the jackknife's values by seed of three or more; none where the statistic is not defined.
+
+    That is the ratio of deviations of equal scores, and the share of a gain that is none.
+    """
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = pseudo_values(log_spread_ratio, values if len(values) > 2 else values[:0])
-    return ratios if np.isfinite(ratios).all() else ratios[:0]
+        values = pseudo_values(statistic, runs if len(runs) > 2 else runs[:0])
+    return values if np.isfinite(values).all() else values[:0]
 
 
 def log_spread_ratio(scores: np.ndarray) -> float:
@@ -206,7 +211,7 @@ def deviation_of_sbp(config: Config, measured: Measured) -> Iterator[Setting]:
     base = runs[runs.gamma == BASELINE].set_index("seed").test
     for k, sbp, _ in by_k(config, measured):
         values = pd.concat([sbp, base], axis=1, keys=["sbp", "baseline"]).dropna()
-        ratios = spread_ratios(values)
+        ratios = defined_values(log_spread_ratio, values)
         setting = grid_setting(config, k, ratios, "baseline")
         yield replace(setting, paper=float(np.log(config["paper"])))
 

@@ -321,6 +321,11 @@ def plot(
     )  # fmt: skip
 
 
+def cycled(looks: Sequence[str], number: int) -> str:
+    """Return the baseline's look for 0, and for others each of the rest in turn."""
+    return looks[number and 1 + (number - 1) % (len(looks) - 1)]
+
+
 def _draw(figure: Figure, axes: Any) -> None:
     from matplotlib.ticker import LogLocator, NullFormatter
 
@@ -328,14 +333,14 @@ def _draw(figure: Figure, axes: Any) -> None:
         if not series.points.empty:
             points = series.points
             bars = [(points.y - points.low).abs(), (points.high - points.y).abs()]  # none drawn for nan
-            look = {"linestyle": series.style, "marker": MARKERS[series.colour], "markersize": 4}
-            look |= {"color": COLOURS[series.colour], "capsize": 2, "linewidth": 1.2}
+            look = {"linestyle": series.style, "marker": cycled(MARKERS, series.colour), "markersize": 4}
+            look |= {"color": cycled(COLOURS, series.colour), "capsize": 2, "linewidth": 1.2}
             axes.errorbar(points.x, points.y, yerr=bars, label=series.label, **look)
             for x, y, name in zip(points.x, points.y, series.names, strict=False):
                 axes.annotate(name, (x, y), xytext=(4, -12), textcoords="offset points", color=look["color"])
     for level in figure.levels:
         for y in level.points.y:
-            axes.axhline(y, label=level.label, color=COLOURS[level.colour], linestyle=level.style)
+            axes.axhline(y, label=level.label, color=cycled(COLOURS, level.colour), linestyle=level.style)
     for name in figure.log:
         axes.set(**{f"{name}scale": "log"})
         axis = getattr(axes, f"{name}axis")

@@ -28,12 +28,12 @@ from omegaconf.errors import OmegaConfBaseException
 from ..files import Fields, find_files
 from ..measurements import (
     BENCHMARKS,
-    DIVERGED,
     RECORDS,
     THEORY,
     Angle,
     DivergedRun,
     Result,
+    by_default,
     contents,
     lines,
     read_benchmarks,
@@ -41,7 +41,7 @@ from ..measurements import (
     separated,
     validated_each,
 )
-from ..record import ANGLES, NAME, Record
+from ..record import ANGLES, DIVERGED, NAME, Record
 from .settings import Config, Row, Setting, Settle, benchmark_command, cells, rows_of
 
 if TYPE_CHECKING:
@@ -109,9 +109,9 @@ class Sources:
         return self.angles[self.angles.signature == (setting and setting.signature)]
 
     def benchmark(self, case: str, sweep: str | None) -> Result | None:
-        """Return the first result of a case by itself, or of its sweep."""
-        key = case, sweep
-        return next((each for each in self.benchmarks if (each["case"], each["sweep"]) == key), None)
+        """Return the result of a case by itself, or of its sweep, with the benchmark's default options."""
+        every = {(each["case"], each["sweep"]): each for each in self.benchmarks if by_default(each)}
+        return every.get((case, sweep))
 
     def required(self, config: Config) -> pd.DataFrame:
         """Return the seeds that rows of a config require: present, on record; untimed, without times to show.
@@ -134,10 +134,9 @@ class Sources:
         return list(dict.fromkeys([*commands, *self.missing_benchmarks(config)]))
 
     def missing_benchmarks(self, config: Config) -> list[str]:
-        """Return the commands of the listed benchmarks without a result; partial ones do not count."""
-        full = [each for each in self.benchmarks if not each.get("settings")]
-        have = [{"case": each["case"], "sweep": each["sweep"]} for each in full]
-        return [benchmark_command(**each) for each in config.get("benchmarks", ()) if each not in have]
+        """Return the commands of the listed benchmarks without a result by default options."""
+        listed = config.get("benchmarks", ())
+        return [benchmark_command(**each) for each in listed if self.benchmark(**each) is None]
 
 
 def gather(grid: Config, sources: Sources) -> pd.DataFrame:
@@ -180,10 +179,13 @@ def published(folder: Path, settle: Settle) -> Sources:
 def measurements(
     records: Path, benchmarks: Path, angles: Iterable[Path], theory: Path, settle: Settle
 ) -> Sources:
-    """Return what these files hold."""
+    """Return what these files hold; of angles of one run, those beside its newest record count."""
     damaged: list[str] = []
     measured, broken_down = separated(read_benchmarks(benchmarks, damaged))
-    runs, measured_angles = read_runs(records, damaged), read_angles(angles, damaged)
+    runs = read_runs(records, damaged)
+    newest = set(runs.source)
+    in_order = sorted(angles, key=lambda path: str(path.with_name(NAME)) in newest)  # the last one counts
+    measured_angles = read_angles(in_order, damaged)
     checks = read_theory(theory, damaged)
     return Sources(
         runs, settle, measured, measured_angles, damaged=damaged, theory=checks, breakdowns=broken_down

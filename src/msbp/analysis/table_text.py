@@ -232,7 +232,7 @@ def headline(config: Config, sources: Sources) -> Document:
     """Return the table with a row for each line of the config that has runs, stand-ins after the others."""
     table = fill(config, sources)
     columns = [*HEADLINE, COMMAND, "stand_in", "n"]
-    lines = pd.DataFrame(headline_rows(config, table, sources.benchmarks), columns=columns)
+    lines = pd.DataFrame(headline_rows(config, table, sources), columns=columns)
     return Document(
         config["name"], config["caption"], [headline_sheet(config, table, lines)], numbers(table),
         used=table.runs, missing=sources.missing(config), blank=list(lines.Task[lines.n == 0]),
@@ -251,7 +251,7 @@ def headline_sheet(config: Config, table: Table, lines: pd.DataFrame) -> Sheet:
     return text
 
 
-def headline_rows(config: Config, table: Table, benchmarks: Sequence[Result]) -> Iterator[list[object]]:
+def headline_rows(config: Config, table: Table, sources: Sources) -> Iterator[list[object]]:
     """Yield the cells of each line, whether it is of a stand-in, and its number of methods with runs."""
     for number, block in enumerate(config["blocks"]):
         rows = table.rows[table.rows.block == number].drop_duplicates("method").reset_index()
@@ -261,7 +261,8 @@ def headline_rows(config: Config, table: Table, benchmarks: Sequence[Result]) ->
         n = f"{len(scores)} folds" if block.get("folds") else f"n = {len(scores)}"
         task = f"{block['label']} ({SHORT_HEADERS.get(block['score'], block['score'])}, {n})"
         texts = dict(zip(measured, map(score_cell, scores.mean(), scores.std()), strict=True))
-        of_runs, (bp, total) = rows.total_ratio["msbp"], step_speed_ups(block["case"], benchmarks)
+        bp, total = step_speed_ups(sources.benchmark(block["case"], None))
+        of_runs = rows.total_ratio["msbp"]
         if pd.notna(of_runs):
             total = f"{of_runs:.1f}×"
         elif total != EMPTY:
@@ -270,11 +271,9 @@ def headline_rows(config: Config, table: Table, benchmarks: Sequence[Result]) ->
         yield [*cells, "", block["stand_in"], len(measured)]
 
 
-def step_speed_ups(case: str, benchmarks: Sequence[Result]) -> tuple[str, str]:
+def step_speed_ups(result: Result | None) -> tuple[str, str]:
     """Return how many times faster than the baseline MSBP is in BP and in total, in benchmarked steps."""
-    for result in benchmarks:
-        if (result["case"], result["sweep"], result["threads"]) == (case, None, 1) and whole_pass(result):
-            by_name = {row["name"]: row["vs_dense"] for row in result["rows"]}
-            if by_name.get("msbp"):
-                return f"{by_name['msbp']['bp']:.1f}×", f"{by_name['msbp']['total']:.1f}×"
-    return EMPTY, EMPTY
+    if result is None or not whole_pass(result):
+        return EMPTY, EMPTY
+    times = {row["name"]: row["vs_dense"] for row in result["rows"]}.get("msbp")
+    return (f"{times['bp']:.1f}×", f"{times['total']:.1f}×") if times else (EMPTY, EMPTY)

@@ -25,6 +25,7 @@ DELTAS = {column: f"{column}_delta" for column in (*SCORES, *OTHER)}
 DIRTY = "includes runs of uncommitted code"
 NO_BASELINE = "not compared: the first row has no runs yet"
 NO_TIMES = "no speed-up: the first row has no times to compare with"
+NO_SCORES = "not compared: the first row has no such score"
 NO_COMMON = "not compared: the first row has no runs of these seeds"
 NOT_RUN = "not run yet"
 SAME_REASONS = {  # runs are counted by their reason: the share differs, and earlier records have other words
@@ -219,7 +220,8 @@ def add_remarks(table: Table) -> None:
             baseline = runs[runs.row == first]
             for column in (*SECONDS, *SCORES, *OTHER):
                 if own[column].notna().any() and baseline[column].isna().all():
-                    table.remarks[row, column].append(NO_BASELINE if baseline.empty else NO_TIMES)
+                    lacking = NO_TIMES if column in SECONDS else NO_SCORES
+                    table.remarks[row, column].append(NO_BASELINE if baseline.empty else lacking)
             ours, theirs = set(table.values(row).index), set(table.values(first).index)
             if theirs and ours != theirs:
                 n = len(ours & theirs)
@@ -245,7 +247,7 @@ def cost(minutes: pd.Series) -> str:
 def add_diverged(table: Table, diverged: pd.DataFrame) -> None:
     """Note of how many of a row's runs diverged, and where the first of them did.
 
-    A seed that has a record as well, of a later run, is not counted.
+    A seed that has a record as well is not counted: another run of it did not diverge.
     """
     for row in table.rows.index:
         runs = diverged[diverged.signature == table.rows.signature[row]].sort_values("seed")

@@ -247,11 +247,11 @@ def runs_needed(family: Family, region: Region, families: int, least: int) -> in
     if not known:
         return None
     lacking = max(least - max(setting.n for setting in known), 0)
-    effects = [each for each in map(effect_of, known) if each and each.df and each.variance > 0]
-    if not effects:
+    varied = [s for s in known if (effect := effect_of(s)) and effect.df and effect.variance > 0]
+    if not varied:
         return lacking or None
-    n = min(setting.n for setting in known if setting.n > 1)
-    now, paper = pooled(effects), paper_effect(known)
+    n = min(setting.n for setting in varied)
+    now, paper = pool(varied), paper_effect(known)
     for more in range(lacking, MOST):
         grown = replace(now, variance=now.variance * n / (n + more), df=now.df * (n + more - 1) / (n - 1))
         if min(region.p_inside(grown), region.p_outside(grown, paper)) * families < LEVEL:

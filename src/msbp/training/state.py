@@ -7,8 +7,6 @@ from pydantic import ConfigDict, NonNegativeInt
 
 from ..files import Fields
 
-DIVERGED = "diverged.json"  # in the folder of a run that did, in place of a record
-
 
 class Diverged(FloatingPointError):
     """Training whose loss, gradients, weights or scores are not finite, with the step that showed it."""
