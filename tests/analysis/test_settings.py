@@ -92,7 +92,8 @@ def test_a_figure_of_angles_requires_runs_with_angles(sources, record_of, angles
 
 def test_a_missing_benchmark_has_a_command(sources):
     config = {"benchmarks": [{"case": "mnist", "sweep": "k"}, {"case": "mnist", "sweep": "hidden"}]}
-    measured = sources(benchmarks=[{"case": "mnist", "sweep": "k"}])
+    by_k = {"case": "mnist", "sweep": "k", "threads": 1, "allocator": "keep"}
+    measured = sources(benchmarks=[by_k])
     assert measured.missing(config) == ["python -m src.bench case=mnist sweep=hidden"]
     assert measured.benchmark("mnist", "k") and not measured.benchmark("mnist", "hidden")
 
