@@ -56,7 +56,7 @@ def test_pooled_settings_that_differ_are_marked():
     far = setting(np.add(ABOVE, 1), name="benchmark extreme")
     near = setting(ABOVE, name="benchmark mnist")
     assert claim(near, far).short.startswith("MLPs (benchmarks mnist, extreme) +0.88 points")
-    assert "single settings +0.38 to +1.38, which differ (Cochran's Q, p < .001)" in claim(near, far).sentence
+    assert "single settings from +0.38 to +1.38, which differ (Cochran's Q, p < .001)" in claim(near, far).sentence
     assert "differ" not in claim(setting(WIDE), setting(WIDE, name="Parsing: MSBP")).sentence
 
 
@@ -64,7 +64,7 @@ def test_a_pooled_number_shows_the_range_of_its_settings():
     one, other = setting(ABOVE), setting(np.add(ABOVE, 1), name="Parsing: MSBP")
     assert "settings" not in claim(one).short
     assert "MLPs (MNIST, Parsing) +0.88 points" in claim(one, other).short
-    assert "; single settings +0.38 to +1.38" in claim(one, other).short
+    assert ", single settings from +0.38 to +1.38" in claim(one, other).short
     assert "which differ (Cochran's Q, p < .001), reproduced" in claim(one, other).sentence
 
 
@@ -73,7 +73,7 @@ def test_many_families_are_shown_by_their_word_and_open_ones_counted():
     few = [setting(ABOVE[:2], f"k = {k}") for k in range(10, 13)]
     short = claim(*every, *few).short
     assert short == (
-        f"reproduced: k = 0 +0.38 points, k = 1 +0.38 points; 3 open, 2 of them {AGAINST}; "
+        f"reproduced: k = 0: +0.38 points, k = 1: +0.38 points; 3 open, 2 of them {AGAINST}; "
         "3 others: too few runs"
     )
 

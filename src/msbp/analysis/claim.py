@@ -165,7 +165,7 @@ class Claim:
         effects = [effect_of(setting) for setting in family.counted]
         shown = sorted(self.unit.shown(effect.estimate) for effect in effects if effect)
         least, most = (self.unit.text(each) for each in (shown[0], shown[-1])) if shown else ("", "")
-        return "" if least == most else f"; single settings {least} to {most}"
+        return "" if least == most else f", single settings from {least} to {most}"
 
     def cells_of(self, family: Family) -> str:
         """Return how many of the cells of several settings are significant, each by a test of its own."""
@@ -225,7 +225,7 @@ class Claim:
         """Yield each word with its families and their estimates."""
         for word in dict.fromkeys(map(self.word_of, families)):
             same = [family for family in families if self.word_of(family) == word]
-            numbers = [f"{each.name} {self.estimate_of(each.effect)}" for each in same]
+            numbers = [f"{each.name}: {self.estimate_of(each.effect)}" for each in same]
             yield f"{word}: {', '.join(numbers)}"
 
     @property
