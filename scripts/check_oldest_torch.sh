@@ -21,7 +21,8 @@ case $oldest in
 esac
 
 digest() { # of paths and contents, in an order that no locale changes, with what decides how tests run
-  find "${tested[@]}" tests/conftest.py -type f -name '*.py' -print0 | LC_ALL=C sort -z |
+  find "${tested[@]}" tests/conftest.py tests/forked.py pyproject.toml -type f \
+    \( -name '*.py' -o -name pyproject.toml \) -print0 | LC_ALL=C sort -z |
     xargs -0 sha256sum | sha256sum | cut -d ' ' -f 1
 }
 

@@ -2,7 +2,7 @@
 
 figure=NAME, or the word all, instead of table=NAME; dry_run=true shows the commands. What has a record is not
 run again, what was stopped or killed goes on with the same command, and several of these programs share the
-work of one outputs folder.
+work of one outputs folder, where what is timed runs alone.
 """
 
 import os
@@ -85,7 +85,7 @@ def main(cfg: DictConfig) -> None:
             print(job.command)
         print(f"{len(planned)} commands{hours(planned, published)}", file=sys.stderr)
         return
-    runner = jobs.Runner(outputs / "reproduce", lambda: {job.key for job in plan()}, ENVIRONMENT)
+    runner = jobs.Runner(outputs / "reproduce", lambda: {job.key: job for job in plan()}, ENVIRONMENT)
     failed = runner.run(planned, options.jobs)
     words = [word for word in (*given.task, *given.hydra) if word.startswith(FOR_REPORT)]
     rendered = subprocess.run([sys.executable, "-m", "src.report", *words], env=ENVIRONMENT)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from msbp import jobs
 from msbp.jobs import Runner, missing_data
+from msbp.training.locks import acquire
 
 STEP = "import sys, time; open(sys.argv[1], 'a').write(f'{time.monotonic()} '); "
 # Writes when it began and ended, with a pause between; one that gets a signal to stop saves first.
@@ -25,6 +27,23 @@ def save(*_):
 signal.signal(signal.SIGTERM, save)
 open(sys.argv[1], "a").write("begun ")
 time.sleep(60)
+"""
+# Ends once the other of a and b has begun.
+MEETS = """
+import sys, time
+from pathlib import Path
+own = Path(sys.argv[1])
+with own.open("a") as file:
+    file.write("begun ")
+print("begun", flush=True)
+end = time.monotonic() + 60
+while not all(own.with_name(f"{key}.txt").exists() for key in "ab"):
+    if time.monotonic() > end:
+        sys.exit("the other has not begun")
+    time.sleep(0.01)
+with own.open("a") as file:
+    file.write("ended")
+print("ended")
 """
 PROGRAM = """
 import os, signal, sys
@@ -56,12 +75,13 @@ def runner(folder, *every):
         path = folder / f"{each.key}.txt"
         return path.exists() and len(path.read_text().split()) >= 2
 
-    return Runner(folder / "logs", lambda: {each.key for each in every if not done(each)}, os.environ)
+    return Runner(folder / "logs", lambda: {each.key: each for each in every if not done(each)}, os.environ)
 
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     monkeypatch.setattr(jobs, "LOOK", 0.02)
+    monkeypatch.setattr(jobs, "WAIT", 0.02)
     return lambda *every, at_once=1: runner(tmp_path, *every).run(every, at_once)
 
 
@@ -103,6 +123,54 @@ def test_jobs_that_another_process_has_completed_are_not_run(run, tmp_path):
     (tmp_path / "done.txt").write_text("1 2")
     assert run(job(tmp_path, "done"), job(tmp_path, "left", seconds=0)) == []
     assert (tmp_path / "done.txt").read_text() == "1 2" and times(tmp_path, "left")
+
+
+def test_a_job_runs_as_it_is_needed_when_its_turn_comes(tmp_path):
+    planned, now = job(tmp_path, "a"), job(tmp_path, "a", "print('forced')")
+    Runner(tmp_path, lambda: {"a": now}, os.environ).run([planned], 1)
+    assert (tmp_path / "a.log").read_text() == "forced\n"
+
+
+def test_programs_share_the_jobs_of_a_folder(run, tmp_path):
+    every = [job(tmp_path, key, MEETS) for key in "ab"]
+    with ThreadPoolExecutor() as programs:
+        outcomes = programs.map(lambda _: run(*every), range(2))  # ends only if each program runs one of them
+        assert list(outcomes) == [[], []]
+    for key in "ab":
+        assert (tmp_path / f"{key}.txt").read_text() == "begun ended"
+        assert (tmp_path / f"logs/{key}.log").read_text() == "begun\nended\n"
+
+
+def test_while_a_timed_job_runs_no_program_runs_another(run, tmp_path):
+    lists = [
+        [job(tmp_path, f"timed {name}", alone=True), job(tmp_path, "timed", alone=True), job(tmp_path, name)]
+        for name in "abc"
+    ]
+    with ThreadPoolExecutor() as programs:
+        assert list(programs.map(lambda every: run(*every), lists)) == [[], [], []]
+    timed = ["timed", "timed a", "timed b", "timed c"]
+    spans = {key: times(tmp_path, key) for key in [*timed, *"abc"]}
+    for key in timed:
+        begin, end = spans.pop(key)
+        assert all(other[1] <= begin or end <= other[0] for other in spans.values())
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_a_job_that_another_program_ends_is_run_only_if_it_is_still_needed(run, tmp_path, capfd, done):
+    (tmp_path / "logs").mkdir()
+    log = tmp_path / "logs/a.log"
+    with ThreadPoolExecutor() as programs:
+        with open(log, "ab") as other:
+            acquire(other, wait=False)
+            other.write(b"theirs")
+            other.flush()
+            outcome = programs.submit(run, job(tmp_path, "a", "print('ours'); " + JOB), job(tmp_path, "b"))
+            until(lambda: "before 1 jobs" in capfd.readouterr().err)
+            assert times(tmp_path, "b") and log.read_bytes() == b"theirs"
+            if done:
+                (tmp_path / "a.txt").write_text("1 2")
+        assert outcome.result() == []
+    assert log.read_text() == ("theirs" if done else "ours\n")
 
 
 def test_logs_that_cannot_be_written_are_an_error_that_names_the_file(run, tmp_path):

@@ -180,16 +180,18 @@ def final_loss(key: str, name: str, seed: int, steps: int) -> float:
 
 
 class Parts:
-    """Finished measurements by name, in a file that belongs to one plan and one state of the code."""
+    """Finished ones of these measurements, in a file that belongs to one plan and one state of the code."""
 
-    def __init__(self, path: Path, settings: Mapping[str, Any], expected: int):
-        self.path, self.settings, self.expected = path, dict(settings), expected
+    def __init__(self, path: Path, settings: Mapping[str, Any], names: Collection[tuple[Any, ...]]):
+        self.path, self.settings, self.expected = path, dict(settings), len(names)
         self.begin, self.found = time.monotonic(), {}
         if path.exists():
             stored = parsed(path.read_bytes())
             if stored["settings"] == parsed(json_text(self.settings)):
-                self.found = stored["found"]
-                print(f"{len(self.found)} of {expected} measurements are in {path} already", flush=True)
+                self.found = {
+                    name: stored["found"][name] for name in map(str, names) if name in stored["found"]
+                }
+                print(f"{len(self.found)} of {self.expected} measurements are in {path} already", flush=True)
 
     def missing(self, names: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """Return the names of what is not measured yet."""
@@ -202,10 +204,6 @@ class Parts:
         minutes, seconds = divmod(int(time.monotonic() - self.begin), 60)
         words = " ".join(map(str, name))
         print(f"[{len(self.found)}/{self.expected} {minutes}:{seconds:02}] {words}: {value}", flush=True)
-
-    def get(self, *name: Any) -> Any:
-        """Return a measurement, None if it is missing."""
-        return self.found.get(str(name))
 
 
 def measure(
@@ -232,8 +230,8 @@ def measure(
     }  # fmt: skip
     kept, commits = dict[str, Any](), dict[str, list[str]]()
     for file in keep:
-        found, of_file = results(file, settings, again)
-        kept |= found
+        of_models, of_file = results(file, settings, again)
+        kept |= of_models
         commits |= of_file
     times = [(key, count) for key in MODELS for count in threads if TIMES in columns]
     trainings = [
@@ -244,13 +242,12 @@ def measure(
         if name in columns
         for seed in plan.seeds
     ]
-    parts = Parts(out.with_suffix(".parts") if allow_dirty else PARTS, settings, len(times) + len(trainings))
-    parts.found = kept | parts.found
-    parts.expected = len({*parts.found, *map(str, (*times, *trainings))})
+    times = [name for name in times if str(name) not in kept]
+    trainings = [name for name in trainings if str(name) not in kept]
+    parts = Parts(out.with_suffix(".parts") if allow_dirty else PARTS, settings, (*times, *trainings))
     for column in (TIMES, *TRAININGS):
         of_column = times if column == TIMES else [name for name in trainings if name[1] == column]
-        new = any(str(name) not in kept for name in of_column)
-        commits[column] = sorted({*commits.get(column, []), *[here["commit"]] * new})
+        commits[column] = sorted({*commits.get(column, []), *[here["commit"]] * bool(of_column)})
     for key, count in parts.missing(times):
         torch.set_num_threads(count)
         parts.add((key, count), speed(MODELS[key], SPEED, plan.rounds_of(MODELS[key])))
@@ -262,10 +259,11 @@ def measure(
         }
         for one in as_completed(running):
             parts.add(running[one], float(f"{one.result():.5g}"))
+    found = kept | parts.found
     rows = list[dict[str, Any]]()
     for key, model in MODELS.items():
-        speeds = {str(count): parts.get(key, count) for count in threads if parts.get(key, count)}
-        values = {name: [parts.get(key, name, seed) for seed in plan.seeds] for name in TRAININGS}
+        speeds = {str(count): each for count in threads if (each := found.get(str((key, count))))}
+        values = {name: [found.get(str((key, name, seed))) for seed in plan.seeds] for name in TRAININGS}
         losses = {name: each for name, each in values.items() if None not in each}
         rows.append(
             {"name": model.name, "width": model.width, **layers(model), "speed": speeds, "losses": losses}
@@ -289,15 +287,16 @@ def results(
     if other:
         named = ", ".join(f"{name} = {stored[name]}, not {here[name]}" for name in other)
         raise ValueError(f"{file} was measured with {named}: measure all again, without --keep")
+    timed = {TIMES} if stored["commits"][TIMES] else set()
+    known = timed.union(*(row["losses"] for row in stored["models"])) - set(again)
     found: dict[str, Any] = {}
     for row in stored["models"]:
         key = f"{row['name']} {row['width']}"
-        if TIMES not in again:
+        if TIMES in known:
             found |= {str((key, count)): row["speed"].get(str(count), {}) for count in stored["threads"]}
         for name, losses in row["losses"].items():
-            if name not in again:
+            if name in known:
                 found |= {
                     str((key, name, seed)): loss for seed, loss in zip(stored["seeds"], losses, strict=True)
                 }
-    known = {TIMES, *(name for row in stored["models"] for name in row["losses"])} - set(again)
     return found, {name: stored["commits"][name] for name in known}

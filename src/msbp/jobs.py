@@ -22,9 +22,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from .config import build, compose
 from .files import file_name
+from .training.locks import acquire
 
 PR_SET_PDEATHSIG = 1  # prctl.h
 LOOK = 0.5  # seconds between two looks at the logs
+WAIT = 30  # seconds between two attempts at jobs that another program is in the way of
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,11 @@ class Job:
 class Runner:
     """Runs jobs as processes, whose output goes to a log each in folder.
 
-    needed: returns the keys of jobs that are still to be done; other programs may share the work.
+    needed: returns by key the jobs that are still to be done, as they are to be run now. Several programs may
+    share the work of a folder: no job runs in two of them at once, and none beside one that must be alone.
     """
 
-    def __init__(self, folder: Path, needed: Callable[[], Collection[str]], environment: Mapping[str, str]):
+    def __init__(self, folder: Path, needed: Callable[[], Mapping[str, Job]], environment: Mapping[str, str]):
         self._folder, self._needed, self._environment = folder, needed, environment
         self._running: dict[Path, subprocess.Popen] = {}
         self._stopped, self._turn = False, Lock()
@@ -80,42 +83,60 @@ class Runner:
         Whatever ends this, its processes are stopped first.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        codes: dict[str, int] = {}
+        left, waiting, codes = list(jobs), list[Job](), dict[str, int | None]()
+        undone: Collection[str] = ()
         with self._progress as progress:
             bar = progress.add_task("", total=len(jobs))
-            for alone, some in groupby(jobs, lambda job: job.alone):
-                with ThreadPoolExecutor(1 if alone else at_once) as pool:
-                    futures = {job.key: pool.submit(self._run, job) for job in some}
-                    try:
-                        while wait(futures.values(), LOOK).not_done:
-                            done = len(codes) + sum(future.done() for future in futures.values())
-                            progress.update(bar, completed=done, description=self._last(), refresh=True)
-                    except BaseException:
-                        self._stop(pool)
-                        raise
-                codes |= {key: future.result() for key, future in futures.items()}
-        undone = self._needed()
+            while left:
+                for alone, some in groupby(left, lambda job: job.alone):
+                    with ThreadPoolExecutor(1 if alone else at_once) as pool:
+                        futures = {job.key: pool.submit(self._run, job) for job in some}
+                        try:
+                            while wait(futures.values(), LOOK).not_done:
+                                done = sum(code is not None for code in codes.values())
+                                done += sum(future.done() for future in futures.values())
+                                progress.update(bar, completed=done, description=self._last(), refresh=True)
+                        except BaseException:
+                            self._stop(pool)
+                            raise
+                    codes |= {key: future.result() for key, future in futures.items()}
+                undone = self._needed()
+                left = [job for job in left if codes[job.key] is None and job.key in undone]
+                if left and left != waiting:
+                    progress.print(f"waiting for another program, before {len(left)} jobs")
+                waiting = left
+                time.sleep(WAIT if left else 0)
         return [self._failure(job, codes[job.key]) for job in jobs if codes[job.key] or job.key in undone]
 
-    def _run(self, job: Job) -> int:
-        """Run the job unless another program has done it; return its exit code."""
-        with self._turn:
-            if job.key not in self._needed():
+    def _run(self, job: Job) -> int | None:
+        """Run the job unless another program has done it; return its exit code.
+
+        None if another runs it now, or any job beside which this one must not run. The log is the job's lock,
+        which its process holds even where this program is killed.
+        """
+        with open(self._folder / "jobs.lock", "ab") as machine, open(self._log(job), "ab") as log:
+            locks = acquire(machine, wait=False, shared=not job.alone), acquire(log, wait=False)
+            if False in locks:
+                return None
+            with self._turn:
+                now = self._needed().get(job.key)
+            if now is None:
                 return 0
-        begun = time.monotonic()
-        # in a session of its own, so that a terminal's Ctrl-C does not reach it past this program
-        with open(self._log(job), "wb") as log, subprocess.Popen(
-            [sys.executable, *job.words], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-            env=self._environment, start_new_session=True, preexec_fn=partial(end_with, os.getpid()),
-        ) as process:  # fmt: skip
-            self._running[self._log(job)] = process
-            if self._stopped:
-                process.terminate()
-            self._progress.print(job.command)
-            code = process.wait()
-            del self._running[self._log(job)]
+            log.truncate(0)
+            begun = time.monotonic()
+            # in a session of its own, so that a terminal's Ctrl-C does not reach it past this program
+            with subprocess.Popen(
+                [sys.executable, *now.words], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+                env=self._environment, start_new_session=True, preexec_fn=partial(end_with, os.getpid()),
+            ) as process:  # fmt: skip
+                self._running[self._log(job)] = process
+                if self._stopped:
+                    process.terminate()
+                self._progress.print(now.command)
+                code = process.wait()
+                del self._running[self._log(job)]
         how = f"failed with exit code {code}: {self._log(job)}" if code else "done"
-        self._progress.print(f"{how} in {timedelta(seconds=round(time.monotonic() - begun))}: {job.command}")
+        self._progress.print(f"{how} in {timedelta(seconds=round(time.monotonic() - begun))}: {now.command}")
         return code
 
     def _stop(self, pool: ThreadPoolExecutor) -> None:
@@ -137,7 +158,7 @@ class Runner:
         """Return the last line of each running process."""
         return "  ".join(last_line(log) for log in list(self._running))
 
-    def _failure(self, job: Job, code: int) -> str:
+    def _failure(self, job: Job, code: int | None) -> str:
         what = f"failed with exit code {code}" if code else "ended well, but its record is still missing"
         return f"{job.command}\n  {what}: {self._log(job)}\n  {last_line(self._log(job))}"
 

@@ -122,17 +122,56 @@ def test_settings_are_composed_once_for_all_programs_until_conf_changes(tmp_path
     assert settled() == first and len(composed) == 3
 
 
-@pytest.mark.parametrize("damage", [b"", b"not json", b"\xff", b'["a", 1]', b'[["a"], {"no": 1}]'])
-def test_a_damaged_store_of_settings_is_replaced(tmp_path, damage):
-    path, setting = tmp_path / "kept", Setting("1234", 0.5)
-    SettingStore(path, tmp_path).add(("task=a",), setting)
-    path.write_bytes(path.read_bytes().splitlines()[0] + b"\n" + damage)
+@pytest.fixture
+def kept(tmp_path):
+    """A file with the settings of two tasks, a and b, and what it holds."""
+    store = SettingStore(tmp_path / "kept", tmp_path)
+    for task in "ab":
+        store.add((f"task={task}",), Setting(task, 0.5))
+    return store.path, store.settings
+
+
+DAMAGE = [b"", b"not json", b"\xff", b"7", b'["a", 1]', b'["DIGEST", 7, {}]', b'["DIGEST", ["c"], {"no": 1}]']
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("line", range(3))
+def test_a_damaged_line_of_settings_is_replaced_and_the_others_are_used(kept, tmp_path, damage, line):
+    path, settings = kept
+    lines = path.read_bytes().splitlines(keepends=True)
+    damage = damage.replace(b"DIGEST", SettingStore(path, tmp_path).digest.encode())
+    path.write_bytes(b"".join([*lines[:line], damage + b"\n", *lines[line:]]))
     store = SettingStore(path, tmp_path)
-    assert store.settings == {}
-    store.add(("task=a",), setting)
-    assert SettingStore(path, tmp_path).settings == {("task=a",): setting}
-    path.write_bytes(damage)
-    assert SettingStore(path, tmp_path).settings == {}
+    assert store.settings == settings
+    store.add(("task=c",), Setting("c"))
+    assert SettingStore(path, tmp_path).settings == store.settings
+    assert path.read_bytes().splitlines(keepends=True)[:2] == lines
+
+
+def test_a_store_of_settings_that_was_cut_anywhere_has_what_is_added(kept, tmp_path):
+    path, settings = kept
+    content = path.read_bytes()
+    for length in range(len(content)):
+        path.write_bytes(content[:length])
+        store = SettingStore(path, tmp_path)
+        assert store.settings.items() <= settings.items()
+        store.add(("task=c",), Setting("c"))
+        assert SettingStore(path, tmp_path).settings == store.settings
+        assert len(path.read_bytes().splitlines()) == len(store.settings)
+
+
+def test_settings_of_a_program_that_began_before_conf_changed_are_not_used_after(kept, tmp_path):
+    path, _ = kept
+    before = SettingStore(path, tmp_path)
+    (tmp_path / "new.yaml").write_text("a: 1")
+    after = SettingStore(path, tmp_path)
+    assert after.settings == {}
+    after.add(("task=a",), Setting("new"))
+    before.add(("task=b",), Setting("old"))
+    last = SettingStore(path, tmp_path)
+    assert last.settings == {("task=a",): Setting("new")}
+    last.add(("task=c",), Setting("c"))
+    assert SettingStore(path, tmp_path).settings == last.settings and b"old" not in path.read_bytes()
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):

@@ -3,6 +3,7 @@
 import copy
 import json
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -110,6 +111,75 @@ def test_results_that_a_file_has_are_kept_with_their_commits(measured, tmp_path,
     assert third["commits"] == second["commits"] | {"speed": ["c"], "0.04": []}
     assert third["trainings"] == ["dense", "0.1"]
     assert set(measured) == set(MODELS)
+
+
+@pytest.fixture
+def valued(measured, tmp_path, monkeypatch):
+    """Return a function that measures two models at a commit, whose number all values are.
+
+    It returns the results; interrupted, it stops after the first measurement.
+    """
+    at, out, complete, describe = [0], tmp_path / "models.json", script.Parts.add, machine.describe
+    monkeypatch.setattr(machine, "describe", lambda device: describe(device) | {"commit": str(at[0])})
+    monkeypatch.setattr(script, "TRAININGS", {name: TRAININGS[name] for name in ("dense", "0.1")})
+    monkeypatch.setattr(script, "MODELS", {name: MODELS[name] for name in list(MODELS)[:2]})
+    monkeypatch.setattr(script, "trainings_of", lambda model: ["dense", "0.1"])
+    monkeypatch.setattr(script, "speed", lambda *_: {"total_ms": at[0]})
+    monkeypatch.setattr(script, "final_loss", lambda *_: at[0])
+
+    def valued(commit, *, interrupted=False, out=out, **options):
+        at[0] = commit
+
+        def add(self, name, value):
+            complete(self, name, value)
+            if interrupted:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(script.Parts, "add", add)
+        with suppress(KeyboardInterrupt):
+            script.measure(PLAN, out, allow_dirty=True, **options)
+        return json.loads(out.read_text())
+
+    valued.out = out
+    return valued
+
+
+def sources(outcome):
+    """The commits that the values of each column are from."""
+    speeds = {str(each["total_ms"]) for row in outcome["models"] for each in row["speed"].values()}
+    losses = {
+        name: {f"{loss:g}" for row in outcome["models"] for loss in row["losses"].get(name, [])}
+        for name in ("dense", "0.1")
+    }
+    return {"speed": speeds, **losses}
+
+
+ASKED = [{}, {"again": ["speed"]}, {"again": ["0.1"]}, {"columns": ["speed"]}, {"columns": ["0.1"]}]
+
+
+@pytest.mark.parametrize("first", [["speed"], ["0.1"], ["speed", "dense", "0.1"]], ids="_".join)
+@pytest.mark.parametrize("interrupted", ASKED, ids=str)
+@pytest.mark.parametrize("asked", ASKED, ids=str)
+def test_values_are_of_the_commits_of_their_column_whatever_was_interrupted(
+    valued, first, interrupted, asked
+):
+    keep = [valued.out]
+    before = valued(1, columns=first)
+    valued(2, interrupted=True, keep=keep, **interrupted)
+    outcome = valued(2, keep=keep, **asked)
+    assert {column: set(commits) for column, commits in outcome["commits"].items()} == sources(outcome)
+    for column, commits in sources(outcome).items():
+        kept = sources(before)[column] if column not in asked.get("again", []) else set()
+        assert commits == (kept or ({"2"} if column in asked.get("columns", [column]) else set()))
+
+
+def test_a_file_without_speeds_leaves_those_of_another_as_they_are(valued, tmp_path):
+    other = tmp_path / "other.json"
+    valued(1)
+    valued(2, out=other, columns=["0.1"])
+    outcome = valued(3, keep=[valued.out, other])
+    assert sources(outcome) == {"speed": {"1"}, "dense": {"1"}, "0.1": {"2"}}
+    assert outcome["commits"] == {"speed": ["1"], "dense": ["1"], "0.1": ["2"]}
 
 
 def test_results_from_other_conditions_are_not_kept(measured, tmp_path):

@@ -157,3 +157,17 @@ def test_folders_of_killed_runs_of_the_same_command_are_deleted(tmp_path):
     assert not any(folder.exists() for folder in (killed, in_a_sweep))
     assert (tmp_path / "runs/starting").exists()
     assert all((folder / "config.yaml").exists() for folder in kept)
+
+
+def test_a_run_that_writes_its_record_before_its_lock_is_taken_is_kept(tmp_path, monkeypatch):
+    folder, acquire = tmp_path / "runs/a", locks.acquire
+    with locks.run_folder(folder, FILES):
+        pass
+
+    def late(lock, **how):
+        (folder / "record.json").touch()
+        return acquire(lock, **how)
+
+    monkeypatch.setattr(locks, "acquire", late)
+    locks.drop_abandoned(tmp_path, FILES)
+    assert (folder / "record.json").exists()

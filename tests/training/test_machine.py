@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 
 import pytest
 import torch
@@ -24,6 +25,37 @@ def test_a_machine_is_described_in_plain_words_without_its_name():
 def test_code_outside_a_checkout_has_no_commit(monkeypatch):
     monkeypatch.setattr(machine, "git", lambda *words: "")
     assert machine.describe(CPU)["commit"] == "unknown" and machine.describe(CPU)["dirty"] is False
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A checkout without changes that holds the code."""
+    folder = tmp_path / "checkout"
+    code = folder / "src/msbp/training/machine.py"
+    code.parent.mkdir(parents=True)
+    code.touch()
+    (folder / ".gitignore").write_text("*.pyc\n")
+    monkeypatch.setattr(machine, "__file__", str(code))
+    who = ["-c", "user.name=x", "-c", "user.email=x", "-c", "commit.gpgsign=false"]
+    for words in (["init", "-q"], ["add", "."], [*who, "commit", "-q", "-m", "x"]):
+        subprocess.run(["git", "-C", folder, *words], check=True)
+    assert machine.describe(CPU)["dirty"] is False
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("path", "dirty"),
+    [
+        ("src/msbp/training/machine.py", True), (".gitignore", True), ("src/new.py", True),
+        ("src/msbp/new/module.py", True), ("conf/method/new.yaml", True), ("scripts/new.py", True),
+        ("src/msbp/training/machine.pyc", False), ("notes.txt", False), ("outputs/src/new.py", False),
+    ],
+)  # fmt: skip
+def test_code_that_a_commit_lacks_is_dirty_also_where_it_was_never_added(checkout, path, dirty):
+    file = checkout / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("new = 1\n")
+    assert machine.describe(CPU)["dirty"] is dirty
 
 
 def test_threads_are_set_for_torch():

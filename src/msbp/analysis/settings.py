@@ -24,6 +24,7 @@ from pydantic import BaseModel, Field
 
 from .. import record
 from ..config_files import ConfigFile, checked, read
+from ..files import save
 from ..record import Gamma, Ordinal, Ratio, signature, validated
 
 VALUE = re.compile(r"\w+(\.\w+)+=")  # of a key, not the choice of a file
@@ -81,25 +82,39 @@ class Row:
 class SettingStore:
     """Settings in a file, a line each, so that a later program need not compose them.
 
-    Its first line is a digest of conf and of the code of signatures; where they changed, it starts anew.
+    A line begins with the digest of conf and of the code of signatures. Damaged lines and those of another
+    digest are not used, and the first setting that is added has the file written without them.
     """
 
     def __init__(self, path: Path, conf: Path) -> None:
         self.path, self.digest = path, digest_of(conf)
         self.settings: dict[tuple[str, ...], Setting] = {}
-        with suppress(OSError, ValueError, TypeError):  # a damaged line ends what is used of the file
-            digest, *lines = path.read_text("utf-8").splitlines()
-            for overrides, setting in map(json.loads, lines if digest == self.digest else ()):
-                self.settings[tuple(overrides)] = Setting(**setting)
+        content = b""
+        with suppress(OSError):
+            content = path.read_bytes()
+        for line in content.splitlines():
+            with suppress(ValueError, TypeError):
+                digest, overrides, setting = json.loads(line)
+                if digest == self.digest:
+                    self.settings[tuple(overrides)] = Setting(**setting)
+        self._whole = content == self._text().encode() != b""  # lines can be appended
 
     def add(self, overrides: tuple[str, ...], setting: Setting) -> None:
         """Keep a setting, also for later programs where the file can be written."""
-        new = not self.settings
         self.settings[overrides] = setting
         with suppress(OSError):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("w" if new else "a", encoding="utf-8") as file:
-                file.write(f"{self.digest}\n" * new + json.dumps([overrides, asdict(setting)]) + "\n")
+            if self._whole:
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.write(self._line(overrides, setting))
+            else:
+                save({self.path: self._text()})
+                self._whole = True
+
+    def _text(self) -> str:
+        return "".join(self._line(*each) for each in self.settings.items())
+
+    def _line(self, overrides: tuple[str, ...], setting: Setting) -> str:
+        return json.dumps([self.digest, overrides, asdict(setting)]) + "\n"
 
 
 def digest_of(conf: Path) -> str:

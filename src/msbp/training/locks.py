@@ -123,11 +123,9 @@ def drop_abandoned(outputs: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _drop_if_abandoned(folder: Path, files: Mapping[str, bytes]) -> None:
-    if (folder / NAME).exists():
-        return
     if all((folder / name).exists() and (folder / name).read_bytes() == files[name] for name in files):
         with open(folder / "train.log", "ab") as lock:
-            if acquire(lock, wait=False):
+            if acquire(lock, wait=False) and not (folder / NAME).exists():  # its process may just have ended
                 shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -76,7 +76,7 @@ def describe(device: torch.device) -> Fields:
     blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     return {
         "commit": git("rev-parse", "HEAD") or "unknown",
-        "dirty": bool(git("status", "--porcelain", "--untracked-files=no")),
+        "dirty": changed(),
         "machine": machine_id(),
         "cpu": cpu(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu",
@@ -91,6 +91,12 @@ def describe(device: torch.device) -> Fields:
 def timed_under(here: Fields) -> Fields:
     """Return the fields of a description that times depend on."""
     return {key: here[key] for key in ("commit", "machine", "device", "threads", "torch", "numba")}
+
+
+def changed() -> bool:
+    """Return whether git lacks any of this code: changes anywhere, or new files where runs find code."""
+    new = "ls-files", "--others", "--exclude-standard", ":/src", ":/conf", ":/scripts"
+    return bool(git("status", "--porcelain", "--untracked-files=no") or git(*new))
 
 
 def git(*words: str) -> str:
