@@ -57,7 +57,7 @@ def test_a_run_writes_record_history_log_and_weights(smoke):
     rows = list(csv.DictReader((folder / "history.csv").read_text().splitlines()))
     assert [float(row["dev"]) for row in rows] == [row["dev"] for row in record["history"]]
     assert "epoch 2/2" in (folder / "train.log").read_text()
-    assert torch.load(folder / "weights.pt")["net.0.weight"].shape == (50, 784)
+    assert torch.load(folder / "weights.pt")["net.0.weight"].shape == (48, 784)
     assert not list(smoke.outputs.rglob("*.pt.*")) and not list((smoke.outputs / "checkpoints").glob("*.pt"))
 
 
