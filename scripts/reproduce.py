@@ -24,6 +24,8 @@ from omegaconf import DictConfig
 from pydantic import PositiveInt
 
 from msbp import jobs
+from msbp.analysis import theory
+from msbp.analysis.report import document
 from msbp.analysis.runs import Sources, frame, own
 from msbp.analysis.settings import Config, chosen, configs, settings_from
 from msbp.cli import start
@@ -54,7 +56,7 @@ class Plan:
     """Jobs that configs still lack whenever it is called.
 
     read: returns the present measurements. where: overrides for every run. only: names of tasks, None for all
-    of them and benchmarks. without: overrides of data whose runs are left out.
+    of them and all that is of no task. without: overrides of data whose runs are left out.
     """
 
     configs: Sequence[Config]
@@ -158,7 +160,7 @@ def requested(configs: Iterable[Config], sources: Sources, where: Sequence[str] 
     """
     by_key: dict[str, jobs.Job] = {}
     for config in configs:
-        for job in (*runs(config, sources, where), *benchmarks(config, sources)):
+        for job in (*runs(config, sources, where), *benchmarks(config, sources), *checks(config, sources)):
             if job.key not in by_key or job.alone:
                 by_key[job.key] = job
     return sorted(by_key.values(), key=lambda job: not job.alone)
@@ -180,10 +182,22 @@ def runs(config: Config, sources: Sources, where: Sequence[str]) -> Iterator[job
 
 def benchmarks(config: Config, sources: Sources) -> Iterator[jobs.Job]:
     """Yield the missing benchmarks."""
-    outputs = [word for word in sources.where if word.startswith("paths.outputs=")]
     for command in sources.missing_benchmarks(config):
         _, *words = shlex.split(command)
-        yield jobs.Job("-".join(["bench", *words[2:]]), (*words, *outputs), alone=True)
+        yield jobs.Job("-".join(["bench", *words[2:]]), (*words, *outputs_of(sources)), alone=True)
+
+
+def checks(config: Config, sources: Sources) -> Iterator[jobs.Job]:
+    """Yield the checks of the theory if the document of a config, which lists no measurements, lacks them."""
+    listed = {"blocks", "grid", "benchmarks"} & config.keys()
+    if not listed and document(config, sources).missing == [theory.RUN]:
+        _, *words = shlex.split(theory.RUN)
+        yield jobs.Job("theory", (*words, *outputs_of(sources)), alone=False)
+
+
+def outputs_of(sources: Sources) -> list[str]:
+    """Return the override that has a command leave its results where these measurements are, if any."""
+    return [word for word in sources.where if word.startswith("paths.outputs=")]
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:

@@ -29,10 +29,10 @@ LOOK = 0.5  # seconds between two looks at the logs
 
 @dataclass(frozen=True)
 class Job:
-    """One command: a run of one seed, or a benchmark. alone: its times count, so nothing else may run.
+    """One command: a run of one seed, or other measurements. alone: its times count, so nothing else may run.
 
     key: equal for equal requests, and a file name. words: what comes after `python`. overrides: the run's,
-    but for its seed; none for a benchmark.
+    but for its seed; none for other measurements.
     """
 
     key: str
@@ -47,7 +47,7 @@ class Job:
 
     @property
     def task(self) -> str:
-        """Name of the task; empty for a benchmark."""
+        """Name of the task; empty for what is no run."""
         return self.overrides[0].removeprefix("task=") if self.overrides else ""
 
     @property
