@@ -15,13 +15,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Self
 
 import hydra
 import pandas as pd
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
-from pydantic import PositiveInt
+from pydantic import PositiveInt, model_validator
 
 from msbp import jobs
 from msbp.analysis import theory
@@ -29,7 +29,7 @@ from msbp.analysis.report import document
 from msbp.analysis.runs import Sources, frame, own
 from msbp.analysis.settings import Config, chosen, configs, settings_from
 from msbp.cli import start
-from msbp.config import CONF, ROOT, Options, Paths, compose
+from msbp.config import CONF, ROOT, ChoosingOptions, Paths, compose
 from msbp.measurements import RECORDS
 
 # commands run in the user's folder, with this code; what cli.start sets in the environment is not theirs
@@ -39,7 +39,7 @@ FOR_RUNS = ("paths.data=", "paths.outputs=", "paths.ptb=", "paths.nist=", "paths
 FOR_REPORT = ("table=", "figure=", "paths.outputs=", "paths.published=", "hydra.searchpath=")
 
 
-class ReproduceOptions(Options):
+class ReproduceOptions(ChoosingOptions):
     """Options of this script."""
 
     all: bool
@@ -47,8 +47,13 @@ class ReproduceOptions(Options):
     jobs: PositiveInt
     dry_run: bool
     paths: Paths
-    table: dict[str, Any] | None = None
-    figure: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _chooses_once(self) -> Self:
+        """Return the options; ValueError for a table or figure besides all of them."""
+        if self.all and self.choice:
+            raise ValueError(f"all has {self.choice} among others; leave one of the two out")
+        return self
 
 
 @dataclass

@@ -92,6 +92,8 @@ def test_no_table_or_figure_is_without_commands_where_nothing_is_measured(group)
         ((), r"reproduce what\?.*main"),
         (("all=true", "jobs=0"), "jobs must be greater than 0, got 0"),
         (("all=maybe",), "all must be true or false, got 'maybe'"),
+        (("all=true", "table=main"), "^all has table=main among others; leave one of the two out$"),
+        (("all=true", "figure=angle"), "^all has figure=angle among others; leave one of the two out$"),
         (("all=true", "dry_run=maybe"), "dry_run must be true or false, got 'maybe'"),
         (("all=true", "only=3"), "only must be text or a list, got 3"),
         (("all=true", "paths.offline=0"), "paths.offline must be true or false"),
