@@ -2,7 +2,9 @@
 
 import csv
 import json
+import os
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from overridden import overridden
 from msbp import measurements
 from msbp.analysis import benchmarks
 from msbp.analysis.runs import own
+from msbp.analysis.theory import complexity
 from msbp.bench import case
 from msbp.bench.case import BenchOptions, configuration, measure, refuse_idle
 from msbp.bench.timed_model import Reporter
@@ -285,6 +288,25 @@ def test_a_sweep_over_threads_sets_them_for_each_point(monkeypatch):
         torch.set_num_threads(1)
     assert counts == [1, 1, 2] and [point["value"] for point in result["points"]] == [1, 2]
     assert result["key"] == "threads" and benchmarks.name(result) == "mnist-by-threads"
+
+
+@pytest.mark.parametrize("words", [(), ("sweep=k", "sweep.values=[0.1,0.5]")], ids=["case", "sweep"])
+def test_times_are_shown_and_written_where_memory_cannot_be_measured(tmp_path, monkeypatch, capfd, words):
+    monkeypatch.setattr(case, "trial", lambda make: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    given = [*QUICK, TINY, "only=[dense,msbp]", f"paths.outputs={tmp_path}", *words]
+    monkeypatch.setattr(sys, "argv", ["src.bench", *given])
+    main()
+    assert "vs dense" in capfd.readouterr().out
+    measured = own(tmp_path, tmp_path / "published", lambda overrides: None)
+    assert not measured.damaged
+    (found,) = measured.benchmarks
+    assert {row["peak_mib"] for point in benchmarks.points(found) for row in point["rows"]} == {None}
+    about = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10}
+    listed = {"benchmarks": [{"case": "mnist", "sweep": found["sweep"]}]}
+    if words:
+        assert set(complexity(about | listed, measured).numbers.mib.isna()) == {True}
+    assert benchmarks.markdown([found]) and benchmarks.comma_separated(found)
 
 
 def test_names_of_cases_lead_to_no_other_folder():

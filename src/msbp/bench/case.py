@@ -246,7 +246,7 @@ def point(
     rows = [
         costs.row(model, [timing[model.name] for timing in timings], flops, options.cycle)
         | {"bp_output_share": costs.output_share(model)}
-        | {"peak_mib": costs.peak_mib(partial(trial, make[model.name]))}
+        | {"peak_mib": costs.peak_mib(model.name, partial(trial, make[model.name]))}
         for model in models
     ]
     return {
