@@ -81,20 +81,21 @@ def add(
     documents: Sequence[Document], published: Path, cfg: DictConfig, files: dict[Path, str | bytes]
 ) -> Iterator[str]:
     """Add records, angles and translations of documents to files; yield what that changes, line by line."""
-    recorded = [each for each in documents if len(each.used) or each.empty]
+    recorded = [each for each in documents if len(each.used) or not each.measured]
     if recorded:
         path = published / RECORDS
         change = with_records(recorded, path, cfg.allow_dirty, cfg.replace)
         files[path] = change.text
         yield from (f"{path}:", *(f"  {line}" for line in change.lines()))
+        for each in recorded:
+            if isinstance(each, Plot) and len(each.angles):
+                files[published / ANGLES] = with_angles(each, published / ANGLES, change)
+                yield f"{len(each.angles)} angles are in {published / ANGLES}"
     for each in documents:
         if cfg.translations:
             translations = translations_of(each.used, published)
             files |= translations
             yield f"translations of {len(translations)} runs are in {published / PACKED}"
-        if isinstance(each, Plot) and len(each.angles):
-            files[published / ANGLES] = with_angles(each, published / ANGLES)
-            yield f"{len(each.angles)} angles are in {published / ANGLES}"
 
 
 if __name__ == "__main__":

@@ -15,19 +15,21 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Self
 
 import hydra
 import pandas as pd
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
-from pydantic import PositiveInt
+from pydantic import PositiveInt, model_validator
 
 from msbp import jobs
+from msbp.analysis import theory
+from msbp.analysis.report import document
 from msbp.analysis.runs import Sources, frame, own
 from msbp.analysis.settings import Config, chosen, configs, settings_from
 from msbp.cli import start
-from msbp.config import CONF, ROOT, Options, Paths, compose
+from msbp.config import CONF, ROOT, ChoosingOptions, Paths, compose
 from msbp.measurements import RECORDS
 
 # commands run in the user's folder, with this code; what cli.start sets in the environment is not theirs
@@ -37,7 +39,7 @@ FOR_RUNS = ("paths.data=", "paths.outputs=", "paths.ptb=", "paths.nist=", "paths
 FOR_REPORT = ("table=", "figure=", "paths.outputs=", "paths.published=", "hydra.searchpath=")
 
 
-class ReproduceOptions(Options):
+class ReproduceOptions(ChoosingOptions):
     """Options of this script."""
 
     all: bool
@@ -45,8 +47,13 @@ class ReproduceOptions(Options):
     jobs: PositiveInt
     dry_run: bool
     paths: Paths
-    table: dict[str, Any] | None = None
-    figure: dict[str, Any] | None = None
+
+    @model_validator(mode="after")
+    def _chooses_once(self) -> Self:
+        """Return the options; ValueError for a table or figure besides all of them."""
+        if self.all and self.choice:
+            raise ValueError(f"all has {self.choice} among others; leave one of the two out")
+        return self
 
 
 @dataclass
@@ -54,7 +61,7 @@ class Plan:
     """Jobs that configs still lack whenever it is called.
 
     read: returns the present measurements. where: overrides for every run. only: names of tasks, None for all
-    of them and benchmarks. without: overrides of data whose runs are left out.
+    of them and all that is of no task. without: overrides of data whose runs are left out.
     """
 
     configs: Sequence[Config]
@@ -158,7 +165,7 @@ def requested(configs: Iterable[Config], sources: Sources, where: Sequence[str] 
     """
     by_key: dict[str, jobs.Job] = {}
     for config in configs:
-        for job in (*runs(config, sources, where), *benchmarks(config, sources)):
+        for job in (*runs(config, sources, where), *benchmarks(config, sources), *checks(config, sources)):
             if job.key not in by_key or job.alone:
                 by_key[job.key] = job
     return sorted(by_key.values(), key=lambda job: not job.alone)
@@ -180,10 +187,22 @@ def runs(config: Config, sources: Sources, where: Sequence[str]) -> Iterator[job
 
 def benchmarks(config: Config, sources: Sources) -> Iterator[jobs.Job]:
     """Yield the missing benchmarks."""
-    outputs = [word for word in sources.where if word.startswith("paths.outputs=")]
     for command in sources.missing_benchmarks(config):
         _, *words = shlex.split(command)
-        yield jobs.Job("-".join(["bench", *words[2:]]), (*words, *outputs), alone=True)
+        yield jobs.Job("-".join(["bench", *words[2:]]), (*words, *outputs_of(sources)), alone=True)
+
+
+def checks(config: Config, sources: Sources) -> Iterator[jobs.Job]:
+    """Yield the checks of the theory if the document of a config, which lists no measurements, lacks them."""
+    listed = {"blocks", "grid", "benchmarks"} & config.keys()
+    if not listed and document(config, sources).missing == [theory.RUN]:
+        _, *words = shlex.split(theory.RUN)
+        yield jobs.Job("theory", (*words, *outputs_of(sources)), alone=False)
+
+
+def outputs_of(sources: Sources) -> list[str]:
+    """Return the override that has a command leave its results where these measurements are, if any."""
+    return [word for word in sources.where if word.startswith("paths.outputs=")]
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:

@@ -2,7 +2,9 @@
 
 import csv
 import json
+import os
 import re
+import signal
 import sys
 from pathlib import Path
 
@@ -13,8 +15,10 @@ from overridden import overridden
 
 from msbp import measurements
 from msbp.analysis import benchmarks
+from msbp.analysis.runs import own
+from msbp.analysis.theory import complexity
 from msbp.bench import case
-from msbp.bench.case import BenchOptions, configuration, measure
+from msbp.bench.case import BenchOptions, configuration, measure, refuse_idle
 from msbp.bench.timed_model import Reporter
 from msbp.config import CONF, compose
 from msbp.tasks import mnist
@@ -137,8 +141,8 @@ def test_every_sweep_names_a_setting_of_training(sweep):
 
 
 def test_a_breakdown_is_printed_and_left_beside_the_cases(tmp_path, monkeypatch, capfd):
-    words = [*QUICK, TINY, "breakdown=dense", f"paths.outputs={tmp_path}/out"]
-    monkeypatch.setattr(sys, "argv", ["src.bench", *words])
+    words = ["seconds=0", "warmup=0", "paths.offline=true", TINY, "breakdown=dense"]
+    monkeypatch.setattr(sys, "argv", ["src.bench", *words, f"paths.outputs={tmp_path}/out"])
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     main()
     printed = capfd.readouterr().out
@@ -169,6 +173,65 @@ def test_a_sweep_over_warmup_trains_for_so_many_steps_before_the_first_timed_one
     )
     assert begun == [[0, 0], [7, 7]]
     assert result["key"] == "warmup" and benchmarks.name(result) == "mnist-by-warmup"
+    assert result["protocol"].keys() == {"seconds", "repetitions", "block", "settle", "cycle"}
+    earlier = result | {"protocol": result["protocol"] | {"warmup": 100, "settling": {"msbp": 700}}}
+    assert measurements.checked(result) is result and measurements.checked(earlier) is earlier
+
+
+IDLE = [  # words that choose what is measured, and those that have no effect on it
+    (["sweep=warmup"], ["settling.msbp=5"]), (["sweep=warmup"], ["+settling.dense=5"]),
+    (["sweep=warmup"], ["settling={msbp:5}"]), (["sweep=warmup"], ["~settling.msbp"]),
+    (["sweep=warmup"], ["warmup=7"]), (["sweep=warmup"], ["settling.msbp=5", "warmup=7"]),
+    (["breakdown=true"], ["only=[dense]"]), (["breakdown=dense"], ["only=dense"]),
+    (["breakdown=true"], ["repetitions=9"]), (["breakdown=true"], ["block=20", "settle=5"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("measured", "idle"), IDLE, ids=lambda words: " ".join(words))
+def test_words_without_effect_are_refused_in_a_line_before_work(tmp_path, monkeypatch, measured, idle):
+    monkeypatch.setattr(sys, "argv", ["src.bench", *measured, *idle, f"paths.outputs={tmp_path}/out"])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    with pytest.raises(ValueError) as refused:
+        main()
+    where = "where sweep.key=warmup" if measured == ["sweep=warmup"] else "on a breakdown"
+    assert str(refused.value) == f"{' '.join(idle)} has no effect {where}; leave it out"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("measured", ["sweep=warmup", "breakdown=true"])
+def test_a_case_may_set_what_has_no_effect_on_one_measurement_of_it(measured):
+    words = ["case=extreme", measured, "seconds=3", 'overrides=["task.warmup=1"]']
+    refuse_idle(options(*words), words)
+
+
+def test_a_breakdown_may_have_any_cycle():
+    assert options("breakdown=true", "cycle=3").cycle == 3
+
+
+def test_an_interrupted_sweep_keeps_the_values_that_were_timed_as_a_partial_one(tmp_path, monkeypatch, capfd):
+    def interrupted(options, setting, *args):
+        if setting == ["paper.r=0.5"]:
+            raise KeyboardInterrupt
+        return timed(options, setting, *args)
+
+    timed = case.point
+    monkeypatch.setattr(case, "point", interrupted)
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    words = [*QUICK, TINY, "only=[dense,msbp]", "sweep=k", f"paths.outputs={tmp_path}"]
+    monkeypatch.setattr(sys, "argv", ["src.bench", *words, "sweep.values=[0.5,0.1]"])
+    with pytest.raises(KeyboardInterrupt, match="^$"):  # nothing was timed before
+        main()
+    assert not list((tmp_path / "bench").iterdir())
+    monkeypatch.setattr(sys, "argv", ["src.bench", *words, "sweep.values=[0.1,0.2,0.5,1.0]"])
+    with pytest.raises(KeyboardInterrupt, match="of the sweep these values were timed: 0.1, 0.2$"):
+        main()
+    kept = json.loads((tmp_path / "bench/mnist-by-k.json").read_text())
+    assert measurements.checked(kept) is kept and [point["value"] for point in kept["points"]] == [0.1, 0.2]
+    assert kept["settings"].endswith(" 'sweep.values=[0.1,0.2]'")
+    assert "a partial benchmark, for " in capfd.readouterr().err
+    measured = own(tmp_path, tmp_path / "published", lambda words: None)
+    lacking = measured.missing_benchmarks({"benchmarks": [{"case": "mnist", "sweep": "k"}]})
+    assert lacking == ["python -m src.bench case=mnist sweep=k"]
 
 
 @pytest.mark.parametrize(
@@ -225,6 +288,25 @@ def test_a_sweep_over_threads_sets_them_for_each_point(monkeypatch):
         torch.set_num_threads(1)
     assert counts == [1, 1, 2] and [point["value"] for point in result["points"]] == [1, 2]
     assert result["key"] == "threads" and benchmarks.name(result) == "mnist-by-threads"
+
+
+@pytest.mark.parametrize("words", [(), ("sweep=k", "sweep.values=[0.1,0.5]")], ids=["case", "sweep"])
+def test_times_are_shown_and_written_where_memory_cannot_be_measured(tmp_path, monkeypatch, capfd, words):
+    monkeypatch.setattr(case, "trial", lambda make: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    given = [*QUICK, TINY, "only=[dense,msbp]", f"paths.outputs={tmp_path}", *words]
+    monkeypatch.setattr(sys, "argv", ["src.bench", *given])
+    main()
+    assert "vs dense" in capfd.readouterr().out
+    measured = own(tmp_path, tmp_path / "published", lambda overrides: None)
+    assert not measured.damaged
+    (found,) = measured.benchmarks
+    assert {row["peak_mib"] for point in benchmarks.points(found) for row in point["rows"]} == {None}
+    about = {"name": "c", "caption": "C", "inputs": 784, "outputs": 10}
+    listed = {"benchmarks": [{"case": "mnist", "sweep": found["sweep"]}]}
+    if words:
+        assert set(complexity(about | listed, measured).numbers.mib.isna()) == {True}
+    assert benchmarks.markdown([found]) and benchmarks.comma_separated(found)
 
 
 def test_names_of_cases_lead_to_no_other_folder():

@@ -2,11 +2,15 @@
 
 import json
 import runpy
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
-from msbp.config import ROOT, compose
+from msbp.analysis.runs import Sources, run_frame
+from msbp.analysis.settings import Setting, configs
+from msbp.config import CONF, ROOT, compose
 
 
 @pytest.fixture
@@ -64,12 +68,32 @@ def test_a_dry_run_says_how_long_published_runs_of_its_commands_trained(dry_run,
     assert output.splitlines()[-1] == f"{len(commands)} commands"
 
 
+@pytest.mark.parametrize("choice", [["figure=bounds"], ["table=theory"], ["figure=bounds", "table=theory"]])
+def test_the_checks_of_the_theory_are_made_once_and_skipped_where_they_are_recorded(
+    dry_run, tmp_path, choice
+):
+    commands, output = dry_run(*choice)
+    assert commands == [f"python -m src.theory paths.outputs={tmp_path}"] and output == "1 commands\n"
+    shutil.copy(ROOT / "outputs/published/theory.json", tmp_path)
+    assert dry_run(*choice) == ([], "0 commands\n")
+
+
+@pytest.mark.parametrize("group", ["table", "figure"])
+def test_no_table_or_figure_is_without_commands_where_nothing_is_measured(group):
+    requested = runpy.run_path(str(ROOT / "scripts/reproduce.py"))["requested"]
+    nothing = Sources(run_frame(()), lambda overrides: Setting(" ".join(overrides)))
+    every = configs(Path(CONF), group)
+    assert [name for name, config in every.items() if not requested([config], nothing)] == []
+
+
 @pytest.mark.parametrize(
     ("words", "refusal"),
     [
         ((), r"reproduce what\?.*main"),
         (("all=true", "jobs=0"), "jobs must be greater than 0, got 0"),
         (("all=maybe",), "all must be true or false, got 'maybe'"),
+        (("all=true", "table=main"), "^all has table=main among others; leave one of the two out$"),
+        (("all=true", "figure=angle"), "^all has figure=angle among others; leave one of the two out$"),
         (("all=true", "dry_run=maybe"), "dry_run must be true or false, got 'maybe'"),
         (("all=true", "only=3"), "only must be text or a list, got 3"),
         (("all=true", "paths.offline=0"), "paths.offline must be true or false"),

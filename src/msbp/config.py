@@ -23,6 +23,7 @@ from pydantic import (
     PydanticUserError,
     TypeAdapter,
     ValidationError,
+    model_validator,
     with_config,
 )
 from pydantic.fields import FieldInfo
@@ -127,14 +128,34 @@ class TableOrFigure(BaseModel):
     name: Name
 
 
-class ReportOptions(Options):
+class ChoosingOptions(Options):
+    """Options that choose a table, a figure, both or neither."""
+
+    table: TableOrFigure | None = None
+    figure: TableOrFigure | None = None
+
+    @property
+    def choice(self) -> str:
+        """The words that choose a table and a figure; empty if there are none."""
+        every = {"table": self.table, "figure": self.figure}
+        return " ".join(f"{group}={chosen.name}" for group, chosen in every.items() if chosen)
+
+
+class ReportOptions(ChoosingOptions):
     """Options of `python -m src.report`."""
 
     paths: ReportPaths
-    table: TableOrFigure | None = None
-    figure: TableOrFigure | None = None
     records: Literal["own", "published"]
     readme: Literal["write", "check"] | None
+
+    @model_validator(mode="after")
+    def _has_no_idle_options(self) -> Self:
+        """Return the options; ValueError where one has no effect beside another."""
+        if self.readme and self.choice:
+            raise ValueError(
+                f"readme={self.readme} renders all that is published, not {self.choice} alone; leave it out"
+            )
+        return self
 
 
 class PublishOptions(ReportOptions):
@@ -144,6 +165,19 @@ class PublishOptions(ReportOptions):
     translations: bool
     allow_dirty: bool
     replace: bool
+
+    @model_validator(mode="after")
+    def _has_no_idle_options(self) -> Self:
+        if self.readme or self.records != "own":
+            word = f"readme={self.readme}" if self.readme else f"records={self.records}"
+            raise ValueError(
+                f"{word} is for python -m src.report; this publishes the user's own measurements and renders "
+                "the READMEs in any case: leave it out"
+            )
+        if (self.translations or self.replace) and not self.choice:
+            word = "translations" if self.translations else "replace"
+            raise ValueError(f"{word}=true is about runs; choose them by table= or figure=, or leave it out")
+        return self
 
 
 def build(node: DictConfig, **arguments: object) -> Any:

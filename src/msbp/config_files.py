@@ -113,13 +113,29 @@ class ListedBenchmark(Node):
     sweep: Name
 
 
-class Question(Node):
-    sentence: Text
-    more: Annotated[list[Text], Field(min_length=1)]
-    less: Annotated[list[Text], Field(min_length=1)]
+class Expected(BaseModel):
+    """The effects that agree with a sentence: those from low to high, of which one may be left out."""
+
     low: Number | None = None
     high: Number | None = None
     margin: Annotated[float, Field(ge=0)]
+
+    @property
+    def edges(self) -> list[float]:
+        """Those of low and high that are there."""
+        return [edge for edge in (self.low, self.high) if edge is not None]
+
+    @model_validator(mode="after")
+    def _has_an_edge(self) -> Self:
+        if not self.edges or self.edges != sorted(self.edges):
+            raise ValueError("low or high must be there, and low not above high")
+        return self
+
+
+class Question(Node, Expected):
+    sentence: Text
+    more: Annotated[list[Text], Field(min_length=1)]
+    less: Annotated[list[Text], Field(min_length=1)]
 
 
 class WithFunction(BaseModel):
@@ -190,7 +206,7 @@ class GridFile(Node):
     command: Text
 
 
-class ClaimFile(WithFunction):
+class ClaimFile(WithFunction, Expected):
     """A file of conf/claim; which keys it needs depends on its rule."""
 
     order: int
@@ -200,10 +216,7 @@ class ClaimFile(WithFunction):
     effect: Text
     target: Annotated[str, AfterValidator(_function)] = Field(alias="_target_")
     unit: Literal["points", "degrees", "share", "times", "percent", "exponent"]
-    margin: Annotated[float, Field(ge=0)]
     reason: Text
-    low: Number | None = None
-    high: Number | None = None
     least: Ordinal | None = None
     nothing_dropped: list[Text] = []
     tables: list[Text] = []
@@ -220,13 +233,10 @@ class ClaimFile(WithFunction):
     largest: Ordinal | None = None
 
     @model_validator(mode="after")
-    def _has_an_edge(self) -> Self:
-        edges = [edge for edge in (self.low, self.high) if edge is not None]
-        if not edges or edges != sorted(edges):
-            raise ValueError("low or high must be there, and low not above high")
+    def _is_in_its_unit(self) -> Self:
         least = {"times": 0, "percent": -1}.get(self.unit)
-        if least is not None and edges[0] <= least:
-            raise ValueError(f"low and high must be above {least} in {self.unit}, got {edges[0]:g}")
+        if least is not None and self.edges[0] <= least:
+            raise ValueError(f"low and high must be above {least} in {self.unit}, got {self.edges[0]:g}")
         if self.than == (self.of or "msbp"):
             raise ValueError(f"of and than must be different methods, got {self.than} for both")
         return self
@@ -253,13 +263,18 @@ def read(path: Path, wanted_by: object = "") -> ConfigFile:
 def checked(config: object, group: str, source: object) -> ConfigFile:
     """Return what a file of this group of conf holds; ValueError names the source and wrong keys.
 
-    A key without a value counts as missing.
+    A key without a value, at any depth, counts as missing.
     """
-    content: Any = OmegaConf.to_container(config, resolve=True)
-    if isinstance(content, dict):
-        content = {key: value for key, value in content.items() if value is not None}
+    content: Any = without_blanks(OmegaConf.to_container(config, resolve=True))
     try:
         validated(MODELS[group], content)
     except ValueError as error:
         raise ValueError(f"{source}: {error}") from error
     return ConfigFile(content, source)
+
+
+def without_blanks(value: object) -> object:
+    """Return the value without the keys, of nodes within it too, that have none."""
+    if isinstance(value, dict):
+        return {key: without_blanks(part) for key, part in value.items() if part is not None}
+    return [without_blanks(part) for part in value] if isinstance(value, list) else value

@@ -31,10 +31,10 @@ WAIT = 30  # seconds between two attempts at jobs that another program is in the
 
 @dataclass(frozen=True)
 class Job:
-    """One command: a run of one seed, or a benchmark. alone: its times count, so nothing else may run.
+    """One command: a run of one seed, or other measurements. alone: its times count, so nothing else may run.
 
     key: equal for equal requests, and a file name. words: what comes after `python`. overrides: the run's,
-    but for its seed; none for a benchmark.
+    but for its seed; none for other measurements.
     """
 
     key: str
@@ -49,7 +49,7 @@ class Job:
 
     @property
     def task(self) -> str:
-        """Name of the task; empty for a benchmark."""
+        """Name of the task; empty for what is no run."""
         return self.overrides[0].removeprefix("task=") if self.overrides else ""
 
     @property

@@ -302,8 +302,9 @@ def test_slopes_are_of_log_times_of_the_whole_backward_pass(rule, sweep, evidenc
     assert bool(found.aside) == (sweep == "k")
     if sweep == "k":
         assert estimate(found) == pytest.approx(0.5)
-    *_, earlier = rule(config, evidence([bench | {"timing_rule": 1}]))
-    assert earlier.n == 0 and earlier.command == f"python -m src.bench case=mnist sweep={sweep}"
+    for unusable in ({"timing_rule": 1}, {"settings": "'sweep.values=[0.1,0.2]'"}):
+        *_, open_ = rule(config, evidence([bench | unusable]))
+        assert open_.n == 0 and open_.command == f"python -m src.bench case=mnist sweep={sweep}"
 
 
 def test_times_by_k_have_a_straight_line_beside_their_slope(evidence):

@@ -16,8 +16,10 @@ from msbp.analysis.settings import catalogue, settings_from
 from msbp.cli import explain
 from msbp.config import CONF, ROOT, compose
 from msbp.record import settings, signature
+from scripts.publish import main as publish_main
 from scripts.publish import run as publish
 from src.report import keep_published, report
+from src.report import main as report_main
 
 BARRED = """
 import socket, sys
@@ -170,6 +172,38 @@ def test_publishing_uncommitted_code_is_refused_with_the_reason(put, leave, tmp_
     with pytest.raises(ValueError, match="uncommitted code, so nobody can repeat it"):
         put("table=extreme")
     assert not (tmp_path / "published").exists()
+
+
+IDLE = {  # by entry point: words of which one would have no effect, and how the refusal begins
+    report_main: [
+        (["readme=write", "table=extreme"], "readme=write renders all that is published, not table=extreme"),
+        (["readme=check", "figure=angle"], "readme=check renders all that is published, not figure=angle"),
+    ],
+    publish_main: [
+        (["table=extreme", "readme=check"], "readme=check is for python -m src.report"),
+        (["table=extreme", "readme=write"], "readme=write is for python -m src.report"),
+        (["table=extreme", "records=published"], "records=published is for python -m src.report"),
+        (["bench=true", "translations=true"], "translations=true is about runs; choose them by table="),
+        (["bench=true", "replace=true"], "replace=true is about runs; choose them by table="),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("main", "words", "refusal"), [(main, *each) for main, every in IDLE.items() for each in every],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)  # fmt: skip
+def test_an_option_without_effect_is_refused_in_a_line_before_anything_is_written(
+    main, words, refusal, paths, leave, tmp_path, monkeypatch
+):
+    leave(*EXTREME, "method=baseline")
+    before = {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")  # as cli.start has it
+    monkeypatch.setattr(sys, "argv", ["program", *words, *paths])
+    with pytest.raises(ValueError) as refused:
+        main()
+    assert str(refused.value).startswith(refusal) and "\n" not in str(refused.value)
+    assert {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()} == before
 
 
 @pytest.mark.parametrize("fields", [{"task": "polarity"}, {"method": "msbp"}, {"signature": "00000000"}])

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 from msbp.analysis.settings import catalogue, chosen
 from msbp.config import CONF
-from msbp.config_files import checked, read
+from msbp.config_files import MODELS, Block, Question, RowOfTable, checked, read
 
 ROW = "blocks.0.rows.0"
 WRONG = {  # by file: the key, its value, and what the message says besides the file
@@ -37,6 +37,9 @@ WRONG = {  # by file: the key, its value, and what the message says besides the 
         ("against", ["SPB"], "there is no row 'SPB' of the block 'MNIST, k = 5'"),
         ("questions.0.less", [], "questions.0.less: "), ("questions.0.more", ["x"], "there is no row 'x'"),
         ("questions.0.margin", -1, "questions.0.margin: "),
+        ("questions.0.low", None, "questions.0: low or high must be there"),
+        ("questions.0.high", -1, "questions.0: low or high must be there, and low not above high"),
+        ("questions.0.sentence", None, "questions.0.sentence: Field required"),
     ],
     "table/t_test": [("paper", {5: [0]}, "paper.5.0: "), ("critical", "x", "critical: ")],
     "table/headline": [("lines.0.table", "../figure/angle", "lines.0.table: a name has ")],
@@ -50,6 +53,7 @@ WRONG = {  # by file: the key, its value, and what the message says besides the 
     "claim/forward": [
         ("unit", "percents", "unit: "), ("margin", -1, "margin: "), ("order", "two", "order: "),
         ("reason", None, "reason: "), ("low", 0.5, "low not above high"),
+        ("margin", None, "margin: Field required"),
         ("low", -1, "must be above -1 in percent"),
         ("column", "forward", "column: "), ("than", "dense", "than: "), ("than", "msbp", "different methods"),
         ("tables", "main", "tables: "),
@@ -71,6 +75,27 @@ def test_a_wrong_key_of_a_file_is_named(file, key, value, message):
         checked(config, file.split("/")[0], "x.yaml")
     text = str(error.value)
     assert text.startswith("x.yaml: ") and message in text and "\n" not in text
+
+
+def test_a_claim_needs_an_edge_as_a_question_does():
+    config = OmegaConf.load(Path(CONF, "claim/forward.yaml"))
+    config.low = config.high = None
+    with pytest.raises(ValueError, match=r"^x\.yaml: ClaimFile: low or high must be there"):
+        checked(config, "claim", "x.yaml")
+
+
+@pytest.mark.parametrize("file", ["table/memory_controls", "table/main", "figure/angle", "claim/faster"])
+def test_a_key_without_a_value_is_as_good_as_missing_at_any_depth(file):
+    group, bare = file.split("/")[0], OmegaConf.load(Path(CONF, f"{file}.yaml"))
+    filled = OmegaConf.to_container(bare)
+    blocks = filled.get("blocks", [])
+    parts = [(MODELS[group], filled), *((Block, block) for block in blocks)]
+    parts += [(RowOfTable, row) for block in blocks for row in block["rows"]]
+    parts += [(Question, question) for question in filled.get("questions", [])]
+    for model, part in parts:
+        optional = {each.alias or key for key, each in model.model_fields.items() if not each.is_required()}
+        part |= dict.fromkeys(optional - part.keys())
+    assert checked(OmegaConf.create(filled), group, "x.yaml") == checked(bare, group, "x.yaml")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from itertools import combinations
+from pathlib import Path
 
 import matplotlib
 import pandas as pd
@@ -14,7 +15,10 @@ from msbp.analysis import claim_rules, figures, theory
 from msbp.analysis.benchmarks import markdown
 from msbp.analysis.claim_rules import Measured
 from msbp.analysis.figures import POINTS, Figure, Series
+from msbp.analysis.report import document
 from msbp.analysis.runs import Sources
+from msbp.analysis.settings import configs
+from msbp.config import CONF
 
 BY_K = {"benchmarks": [{"case": "mnist", "sweep": "k"}]}
 
@@ -110,6 +114,15 @@ def test_bp_time_is_by_k_with_percentiles_and_the_dense_row_beside(swept, source
     assert (msbp.points.low[0], msbp.points.high[0]) == pytest.approx((0.09, 0.11))
     assert dict(dense.points[["x", "y"]].values) == {5: 0.8, 50: 0.8}
     assert shown.measured and not shown.missing
+
+
+@pytest.mark.parametrize("name", ["bp_time", "tradeoff"])
+def test_a_caption_names_the_phases_whose_time_is_drawn(swept, sources, name):
+    config = configs(Path(CONF), "figure")[name]
+    figure = document(config, sources(benchmarks=[swept])).figure
+    (axis,) = [text for text in (figure.x, figure.y) if "(ms per step)" in text]
+    assert axis == "backward pass (ms per step)"
+    assert "backward pass" in config["caption"].lower() and "update" not in config["caption"]
 
 
 def test_angles_are_means_over_seeds_in_degrees(sources, record_of, runs_of, angles_of):

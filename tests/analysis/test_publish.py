@@ -2,14 +2,16 @@ import json
 from functools import partial
 
 import pytest
+from omegaconf import OmegaConf
 
-from msbp.analysis.publish import contents, shown_in, stale, with_angles, with_records, without_paths
+from msbp.analysis.publish import contents, shown_in, stale, with_records, without_paths
 from msbp.analysis.report import document
 from msbp.analysis.runs import Sources, read_runs
 from msbp.analysis.table_text import document_of
 from msbp.analysis.tables import fill
 from msbp.files import save
 from msbp.measurements import BenchmarkRow
+from scripts.publish import add
 
 BASE, MSBP = "task=mnist method=baseline", "task=mnist method=msbp"
 CONFIG = {
@@ -227,28 +229,82 @@ def angles():
     ]
 
 
-def test_angles_are_published_with_their_runs_and_each_once(
-    lines, record_of, runs_of, settle, angles, angles_of
-):
-    shown = document(FIGURE, Sources(runs_of([record_of(MSBP)]), settle, angles=angles_of(angles)))
-    save({lines: with_records([shown], lines).text})
-    kept = lines.with_name("angles.jsonl")
+@pytest.fixture
+def offer_angles(lines, runs_of, settle, angles_of):
+    """Publish what the figure of angles shows of these records and angles; return the lines that say so."""
+
+    def offered(records, angles, **options):
+        measured = Sources(runs_of(records), settle, angles=angles_of(angles))
+        files = {}
+        usual = {"allow_dirty": False, "replace": False, "translations": False}
+        cfg = OmegaConf.create(usual | options)
+        said = list(add([document(FIGURE, measured)], lines.parent, cfg, files))
+        save(files)
+        return said
+
+    return offered
+
+
+def published_angles(lines):
+    """The angle of each step that is published."""
+    stored = published(lines.with_name("angles.jsonl"))
+    return {(each["config"]["seed"], each["step"]): each["angle"]["total"] for each in stored}
+
+
+def wider(angles, seed=0):
+    """Other measurements of these angles."""
+    return [
+        {**each, "config": each["config"] | {"seed": seed}, "angle": {"total": 1.5, "hidden": 1.5}}
+        for each in angles
+    ]
+
+
+def test_angles_are_published_with_their_runs_and_each_once(offer_angles, lines, record_of, angles):
     for _ in range(2):
-        save({kept: with_angles(shown, kept)})
-    assert [json.loads(line)["step"] for line in kept.read_text("utf-8").splitlines()] == [0, 2]
+        offer_angles([record_of(MSBP)], angles)
+    assert published_angles(lines) == {(0, 0): 1.0, (0, 2): 1.0}
     assert [run["signature"] for run in published(lines)] == [MSBP]
 
 
-def test_angles_leave_a_record_that_is_published_as_it_is(
-    lines, record_of, runs_of, settle, angles, angles_of
-):
-    def publish_angles(record):
-        shown = document(FIGURE, Sources(runs_of([record]), settle, angles=angles_of(angles)))
-        save({lines: with_records([shown], lines).text})
+def test_angles_and_their_record_are_replaced_together(offer_angles, lines, record_of, angles):
+    offer_angles([record_of(MSBP, commit="a" * 40)], angles)
+    said = offer_angles([record_of(MSBP, commit="b" * 40)], wider(angles[:1]))
+    assert "  0 added, 1 replaced, 0 kept as they were" in said
+    assert [run["commit"] for run in published(lines)] == ["b" * 40]
+    assert published_angles(lines) == {(0, 0): 1.5}, "that of step 2 was another run's"
 
-    publish_angles(record_of(MSBP, commit="a" * 40))
-    publish_angles(record_of(MSBP, commit="b" * 40, test=1.0))
-    assert [run["commit"] for run in published(lines)] == ["a" * 40]
+
+def test_angles_stay_with_a_record_that_stays_and_are_added_where_it_has_none(
+    offer_angles, lines, record_of, angles
+):
+    offer_angles([record_of(MSBP)], angles[:1])
+    offer_angles([record_of(MSBP), record_of(MSBP, 1)], [*wider(angles), *wider(angles, seed=1)])
+    assert published_angles(lines) == {(0, 0): 1.0, (0, 2): 1.5, (1, 0): 1.5, (1, 2): 1.5}
+
+
+@pytest.mark.parametrize(
+    ("fields", "refusal"),
+    [
+        ({"dirty": True}, "uncommitted code"),
+        ({"commit": "unknown"}, "uncommitted code"),
+        ({"sample": "tiny"}, "trials are never published"),
+        ({"commit": "f" * 40}, "would mix commits within a row"),
+    ],
+)
+def test_no_angle_is_replaced_by_that_of_a_run_which_is_refused(
+    offer_angles, lines, record_of, angles, fields, refusal
+):
+    offer_angles([record_of(MSBP, 0), record_of(MSBP, 1)], [*angles, *wider(angles, seed=1)])
+    before = {path: path.read_bytes() for path in lines.parent.iterdir()}
+    with pytest.raises(ValueError, match=refusal):
+        offer_angles([record_of(MSBP, 0, **fields)], wider(angles))
+    assert {path: path.read_bytes() for path in lines.parent.iterdir()} == before
+
+
+def test_angles_without_a_record_are_not_published(offer_angles, lines, angles):
+    with pytest.raises(ValueError, match="no runs of angle on record"):
+        offer_angles([], angles)
+    assert not lines.parent.exists()
 
 
 def test_images_must_exist_but_only_text_is_compared(lines, tmp_path, settle, angles):

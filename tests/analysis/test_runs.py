@@ -129,15 +129,38 @@ def line(step=0, angle=1.0, **config):
     return json.dumps({"config": about, "k": 5, "step": step, "epoch": 0.0, "angle": angles}) + "\n"
 
 
-def test_own_and_published_angles_are_never_mixed(tmp_path, settle, monkeypatch):
-    for folder, seed in (("runs/a", 0), ("published", 1)):
-        (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "angles.jsonl").write_text(line(seed=seed))
+@pytest.fixture
+def leave_run(tmp_path, record_of):
+    """Write the record of a run into a folder, with angles of its seed at this step if any."""
+
+    def leave_run(folder, step=None, **fields):
+        record = record_of("5e", **fields)
+        leave(tmp_path / folder, json.dumps(record))
+        if step is not None:
+            (tmp_path / folder / "angles.jsonl").write_text(line(step, seed=record["seed"]))
+
+    return leave_run
+
+
+def test_own_and_published_angles_are_never_mixed(tmp_path, settle, leave_run, monkeypatch):
+    leave_run("runs/a", step=0)
     kept = tmp_path / "published"
+    kept.mkdir()
+    (kept / "angles.jsonl").write_text(line(seed=1))
     assert list(own(tmp_path, kept, settle).angles.seed) == [0]
     assert list(published(kept, settle).angles.seed) == [1]
     monkeypatch.chdir(tmp_path)  # one folder may be written in several ways
     assert list(own(Path("."), kept, settle).angles.seed) == [0]
+
+
+def test_angles_are_those_of_the_run_that_counts(tmp_path, settle, leave_run):
+    leave_run("sweeps/a/0", step=1, seed=0, started_at="2025-01-01T00:00:00+00:00")
+    leave_run("runs/b", step=2, seed=0, started_at="2025-01-02T00:00:00+00:00")
+    leave_run("runs/c", step=3, seed=1)
+    (tmp_path / "runs/c/record.json").unlink()  # a run that was killed before its record was written
+    measured = own(tmp_path, tmp_path / "published", settle)
+    assert list(measured.angles.step) == [2]
+    assert list(measured.runs.source) == [f"{tmp_path}/runs/b/record.json"]
 
 
 def test_a_measurement_is_counted_once_and_a_damaged_line_is_named(tmp_path, settle):
@@ -165,7 +188,7 @@ def test_no_measurements_are_no_error(tmp_path, settle):
     assert measured.runs.empty and not measured.benchmarks and measured.angles.empty
 
 
-def test_an_incomplete_line_of_angles_is_named_and_the_others_are_read(tmp_path, settle):
+def test_an_incomplete_line_of_angles_is_named_and_the_others_are_read(tmp_path, settle, leave_run):
     whole = json.loads(line())
     bad = [{key: value for key, value in whole.items() if key != without} for without in whole]
     bad += [whole | {key: odd} for key in whole for odd in (None, [], {}, "x")]
@@ -174,5 +197,6 @@ def test_an_incomplete_line_of_angles_is_named_and_the_others_are_read(tmp_path,
     measured = published(tmp_path, settle)
     assert list(measured.angles.step) == [7]
     assert len(measured.damaged) == len(bad) + 3
-    (tmp_path / "runs" / "angles.jsonl").mkdir(parents=True)
+    leave_run("runs")
+    (tmp_path / "runs" / "angles.jsonl").mkdir()
     assert "angles.jsonl: " in own(tmp_path / "runs", tmp_path / "published", settle).damaged[0]

@@ -68,7 +68,8 @@ def frame(result: Result) -> pd.DataFrame:
         for row in point["rows"]
     ]
     rows = pd.DataFrame(every).reindex(columns=["point", "value", "k", *BenchmarkRow.model_fields])
-    rows = rows.drop_duplicates(["point", "name"], keep="last").astype({"value": object})
+    rows = rows.drop_duplicates(["point", "name"], keep="last")
+    rows = rows.astype({"value": object, "peak_mib": float})  # nan also where no memory could be measured
     # by rule 1, GFLOP/s are per the time of a backward pass that forms every gradient
     rows["mflop"] = rows.bp_gflops * rows.bp_materialised_ms.astype(float).fillna(rows.bp_ms)
     if not whole_pass(result):

@@ -336,7 +336,7 @@ def relative_times(result: Result | None, name: str, than: str) -> pd.DataFrame:
 
 
 def swept(config: Config, measured: Measured) -> tuple[Result | None, str]:
-    """Return the sweep that a claim lists, and the command for it."""
+    """Return the sweep that a claim lists, unless it is missing or partial, and the command for it."""
     listed = config["benchmarks"][0]
-    command = next(iter(measured.sources.missing(config)), benchmark_command(**listed))
-    return measured.sources.benchmark(**listed), command
+    result = measured.sources.benchmark(**listed)
+    return None if result and result.get("settings") else result, benchmark_command(**listed)

@@ -62,24 +62,19 @@ def with_records(
 ) -> Change:
     """Return the change to the file at path by the records that the documents use.
 
-    A figure of angles leaves records of the same signature and seed as they are, for they may have times.
     ValueError where a record must not be published.
 
     allow_dirty: also runs of uncommitted code. replace: also by runs of another commit, though others stay.
     """
     if missing := [each.name for each in documents if each.used.empty]:
         raise ValueError(f"no runs of {', '.join(missing)} on record; python -m src.report lists what to run")
-    damaged: list[str] = []
-    old = read_runs(path, damaged)
-    refuse_damaged(damaged)
-    used = [
-        without(each.used, old) if isinstance(each, Plot) and len(each.angles) else each.used
-        for each in documents
-    ]
-    chosen = pd.concat(used).drop_duplicates(KEY)  # rows share runs
+    chosen = pd.concat([each.used for each in documents]).drop_duplicates(KEY)  # rows share runs
     for _, run in chosen.iterrows():
         refuse_unfit(run, allow_dirty)
     chosen["record"] = chosen.record.map(without_paths)
+    damaged: list[str] = []
+    old = read_runs(path, damaged)
+    refuse_damaged(damaged)
     change = change_of(old, chosen)
     if len(change.mixed) and not replace:
         exchanges = "; ".join(exchange(row) for _, row in change.mixed.iterrows())
@@ -95,11 +90,6 @@ def with_records(
     return change
 
 
-def without(runs: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
-    """Return the runs whose signature and seed no other run has."""
-    return runs[~runs.set_index(KEY).index.isin(others.set_index(KEY).index)]
-
-
 def change_of(old: pd.DataFrame, chosen: pd.DataFrame) -> Change:
     """Return the change to the rows, known by signature, that the chosen records belong to."""
     rows = old[old.signature.isin(chosen.signature)]
@@ -109,12 +99,17 @@ def change_of(old: pd.DataFrame, chosen: pd.DataFrame) -> Change:
     return Change(every[added], every[replaced], every[~added & ~replaced])
 
 
-def with_angles(document: Plot, path: Path) -> str:
-    """Return the file of angles at path with those that the document shows."""
+def with_angles(document: Plot, path: Path, change: Change) -> str:
+    """Return the file of angles at path with those that the document shows.
+
+    Angles give way to others only where the change replaces the record of their run.
+    """
     damaged: list[str] = []
-    kept = read_angles([path], damaged)
+    old = read_angles([path], damaged)
     refuse_damaged(damaged)
-    angles = pd.concat([kept, document.angles]).drop_duplicates(ANGLE_KEY, keep="last")
+    new = pd.concat([change.added, change.replaced]).set_index(KEY).index
+    staying = old[~old.set_index(KEY).index.isin(new)]
+    angles = pd.concat([staying, document.angles]).drop_duplicates(ANGLE_KEY)
     return "".join(map(json_text, angles.record))
 
 

@@ -164,11 +164,11 @@ def frame(path: Path | str = "outputs") -> pd.DataFrame:
 
 
 def own(outputs: Path, published: Path, settle: Settle, where: Sequence[str] = ()) -> Sources:
-    """Return what lies below the outputs folder, but for the published there."""
-    others = published.resolve()
-    angles = [path for path in sorted(find_files(outputs, ANGLES)) if others not in path.resolve().parents]
-    sources = measurements(outputs, outputs / "bench", angles, outputs / THEORY, settle)
-    return replace(sources, where=where, diverged=read_diverged(outputs, sources.damaged))
+    """Return what lies below the outputs folder, of angles those of the runs that count."""
+    sources = measurements(outputs, outputs / "bench", (), outputs / THEORY, settle)
+    beside = [Path(source).with_name(ANGLES) for source in sources.runs.source]
+    angles, diverged = read_angles(beside, sources.damaged), read_diverged(outputs, sources.damaged)
+    return replace(sources, angles=angles, where=where, diverged=diverged)
 
 
 def published(folder: Path, settle: Settle) -> Sources:

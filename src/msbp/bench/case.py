@@ -1,5 +1,6 @@
 """A case of the benchmark: its options, and its measurement, alone or at several values of one setting."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -19,8 +20,7 @@ from . import breakdown, costs
 from .timed_model import Reporter, TimedModel, Timing, interleave
 
 PEAK_STEPS = 2  # whose memory is measured: the second has the optimizer's state and all gradients
-BREAKDOWN_PROTOCOL = ("seconds", "cycle", "warmup", "settling")
-PROTOCOL = (*BREAKDOWN_PROTOCOL, "repetitions", "block", "settle")
+PROTOCOL = {"seconds", "cycle", "warmup", "settling", "repetitions", "block", "settle"}
 REPORTED = 10  # steps of warm-up after which the progress bar moves
 BROKEN_DOWN = "msbp"  # the row whose step is, unless breakdown= names another
 
@@ -94,7 +94,7 @@ class BenchOptions(Options):
         """Return the options; ValueError where one contradicts another."""
         if self.block <= self.settle:
             raise ValueError(f"block must be greater than settle={self.settle}, got {self.block}")
-        if (self.block - self.settle) % self.cycle:
+        if not self.breakdown and (self.block - self.settle) % self.cycle:
             raise ValueError(
                 f"cycle={self.cycle} must divide block - settle, which is {self.block - self.settle}"
             )
@@ -120,6 +120,13 @@ class BenchOptions(Options):
         return self
 
     @property
+    def idle(self) -> set[str]:
+        """Keys that have no effect on what is measured."""
+        if self.breakdown:
+            return {"only", "repetitions", "block", "settle"}
+        return {"warmup", "settling"} if self.sweep and self.sweep.key == "warmup" else set()
+
+    @property
     def names(self) -> list[str]:
         """Names of the rows to measure."""
         return [self.only] if isinstance(self.only, str) else list(self.only or self.rows)
@@ -130,18 +137,26 @@ class BenchOptions(Options):
         return [self.breakdown if isinstance(self.breakdown, str) else BROKEN_DOWN] if self.breakdown else []
 
 
+def refuse_idle(options: BenchOptions, words: Sequence[str]) -> None:
+    """Raise ValueError where words of a command set what has no effect; a file of conf/case may."""
+    if idle := [word for word in words if re.split("[.=]", word.lstrip("+~"))[0] in options.idle]:
+        where = "on a breakdown" if options.breakdown else "where sweep.key=warmup"
+        raise ValueError(f"{' '.join(idle)} has no effect {where}; leave it out")
+
+
 def measure(options: BenchOptions, reporter: Reporter) -> Fields:
     """Return where a case was measured and its rows; of a sweep the rows of every point.
 
-    With breakdown, the parts of one row's step in place of rows.
+    With breakdown, the parts of one row's step in place of rows. A sweep that is interrupted has the points
+    that were timed before, if any.
     """
     device, sweep = torch.device("cpu"), options.sweep
     kept = machine.set_up(options.threads, device, keep_memory=options.allocator == "keep")
     result: Fields = {"case": file_name(options.case.name), "sweep": sweep and file_name(sweep.name)}
     result |= machine.describe(device) | {"allocator": "keep" if kept else "default"}
     result |= {"started_at": datetime.now(UTC).isoformat(timespec="seconds"), "seed": options.seed}
-    protocol = {*(BREAKDOWN_PROTOCOL if options.breakdown else PROTOCOL)}
-    result |= {"timing_rule": TIMING_RULE, "protocol": options.model_dump(include=protocol)}
+    protocol = options.model_dump(include=PROTOCOL - options.idle)
+    result |= {"timing_rule": TIMING_RULE, "protocol": protocol}
     # all before the first is timed: a value that cannot be trained with is refused at once
     points = [(chosen, setting, configurations(chosen, setting)) for chosen, setting in points_of(options)]
     if not sweep:
@@ -149,13 +164,18 @@ def measure(options: BenchOptions, reporter: Reporter) -> Fields:
         if options.breakdown:
             return result | step_parts(options, cfgs, reporter)
         return result | point(options, setting, cfgs, reporter)
-    rows = []
-    for value, (chosen, setting, cfgs) in zip(sweep.values, points, strict=True):
-        reporter.line(f"{sweep.key}={value}")
-        machine.set_up(chosen.threads, device, keep_memory=options.allocator == "keep")
-        rows.append({"value": value} | point(chosen, setting, cfgs, reporter))
-        times = [f"{row['name']} {row['bp_ms']:.3g} of {row['total_ms']:.3g} ms" for row in rows[-1]["rows"]]
-        reporter.line(f"{sweep.key}={value}: BP {', '.join(times)}")
+    rows: list[Fields] = []
+    try:
+        for value, (chosen, setting, cfgs) in zip(sweep.values, points, strict=True):
+            reporter.line(f"{sweep.key}={value}")
+            machine.set_up(chosen.threads, device, keep_memory=options.allocator == "keep")
+            timed = point(chosen, setting, cfgs, reporter)
+            rows.append({"value": value} | timed)
+            times = [f"{row['name']} {row['bp_ms']:.3g} of {row['total_ms']:.3g} ms" for row in timed["rows"]]
+            reporter.line(f"{sweep.key}={value}: BP {', '.join(times)}")
+    except KeyboardInterrupt:
+        if not rows:
+            raise
     return result | {"key": sweep.key, "points": rows}
 
 
@@ -226,7 +246,7 @@ def point(
     rows = [
         costs.row(model, [timing[model.name] for timing in timings], flops, options.cycle)
         | {"bp_output_share": costs.output_share(model)}
-        | {"peak_mib": costs.peak_mib(partial(trial, make[model.name]))}
+        | {"peak_mib": costs.peak_mib(model.name, partial(trial, make[model.name]))}
         for model in models
     ]
     return {

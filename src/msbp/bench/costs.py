@@ -3,6 +3,7 @@
 import copy
 import ctypes
 import gc
+import logging
 import multiprocessing
 import re
 import time
@@ -23,6 +24,8 @@ from ..sparse.layers import hidden_groups
 from ..tasks.base import Batch, Task
 from ..training.clock import PHASES
 from .timed_model import Shapes, TimedModel, Timing, joined
+
+log = logging.getLogger(__name__)
 
 COMPARISONS = ("torch", "dense")
 DATA, FORWARD, BP, UPDATE = ([at] for at in range(len(PHASES)))
@@ -174,24 +177,29 @@ def output_share(model: TimedModel) -> float | None:
     return round(seconds / float(steps.seconds[:, BP].sum()), 3)
 
 
-def peak_mib(work: Callable[[], object]) -> float | None:
+def peak_mib(name: str, work: Callable[[], object]) -> float | None:
     """Return the rise of resident memory while work runs for the second time, in MiB.
 
     What the first time loads is not counted. Both run in a forked process, with one thread and an allocator
     that maps every block that is not small, so that memory counts as long as it is in use. None where the
-    system cannot fork or count so.
+    system cannot fork or count so, and with a warning that has the name where the process fails or is killed.
     """
     if not CLEAR.exists() or "fork" not in multiprocessing.get_all_start_methods():
         return None
     fork = multiprocessing.get_context("fork")
     ours, theirs = fork.Pipe(duplex=False)
     child = fork.Process(target=_send_peak, args=(work, theirs))
-    child.start()
-    theirs.close()
-    with suppress(EOFError):
+    try:
+        child.start()
+        theirs.close()
         return round(ours.recv(), 2)
-    child.join()
-    raise RuntimeError(f"the process that measured the memory of a row ended with exit code {child.exitcode}")
+    except EOFError:
+        child.join()
+        why = f"its process ended with exit code {child.exitcode}"
+    except OSError as error:  # such as no memory for another process
+        why = str(error)
+    log.warning("memory of %s is not measured: %s; more free memory may help", name, why)
+    return None
 
 
 def _send_peak(work: Callable[[], object], to: Connection) -> None:
