@@ -179,13 +179,10 @@ def published(folder: Path, settle: Settle) -> Sources:
 def measurements(
     records: Path, benchmarks: Path, angles: Iterable[Path], theory: Path, settle: Settle
 ) -> Sources:
-    """Return what these files hold; of angles of one run, those beside its newest record count."""
+    """Return what these files hold."""
     damaged: list[str] = []
     measured, broken_down = separated(read_benchmarks(benchmarks, damaged))
-    runs = read_runs(records, damaged)
-    newest = set(runs.source)
-    in_order = sorted(angles, key=lambda path: str(path.with_name(NAME)) in newest)  # the last one counts
-    measured_angles = read_angles(in_order, damaged)
+    runs, measured_angles = read_runs(records, damaged), read_angles(angles, damaged)
     checks = read_theory(theory, damaged)
     return Sources(
         runs, settle, measured, measured_angles, damaged=damaged, theory=checks, breakdowns=broken_down
