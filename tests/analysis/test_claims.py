@@ -56,7 +56,8 @@ def test_pooled_settings_that_differ_are_marked():
     far = setting(np.add(ABOVE, 1), name="benchmark extreme")
     near = setting(ABOVE, name="benchmark mnist")
     assert claim(near, far).short.startswith("MLPs (benchmarks mnist, extreme) +0.88 points")
-    assert "single settings from +0.38 to +1.38, which differ (Cochran's Q, p < .001)" in claim(near, far).sentence
+    words = "single settings from +0.38 to +1.38, which differ (Cochran's Q, p < .001)"
+    assert words in claim(near, far).sentence
     assert "differ" not in claim(setting(WIDE), setting(WIDE, name="Parsing: MSBP")).sentence
 
 
