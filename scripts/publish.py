@@ -1,7 +1,8 @@
 """Copy the measurements that a table or figure uses to what the project publishes.
 
-python scripts/publish.py table=main, or figure=angle; bench=true copies what `python -m src.bench` measured.
-Then the published tables and figures and the README's are rendered anew, from what is published alone.
+python scripts/publish.py table=main, or figure=angle; table=theory copies what `python -m src.theory`
+checked, and bench=true what `python -m src.bench` measured. Then the published tables and figures and the
+README's are rendered anew, from what is published alone.
 """
 
 import sys
@@ -21,15 +22,16 @@ from msbp.analysis.publish import (
     with_angles,
     with_benchmarks,
     with_records,
+    without_uncommitted,
 )
 from msbp.analysis.render import Document
 from msbp.analysis.report import document
 from msbp.analysis.runs import own
-from msbp.analysis.settings import CLAIMS, Settle, catalogue, chosen, settings_from
+from msbp.analysis.settings import CLAIMS, Settle, catalogue, chosen, rests_on_theory, settings_from
 from msbp.cli import start
 from msbp.config import CONF, PublishOptions, compose
 from msbp.files import json_text, save
-from msbp.measurements import BENCHMARKS, PACKED, RECORDS
+from msbp.measurements import BENCHMARKS, PACKED, RECORDS, THEORY
 from msbp.record import ANGLES
 from msbp.training.locks import publication
 
@@ -68,7 +70,11 @@ def run(cfg: DictConfig, settle: Settle, check: Callable[[pd.DataFrame], None] =
         measured = own(outputs, published, settle)
         for damaged in measured.damaged:
             print(f"left out {damaged}", file=sys.stderr)
-        documents = [document(config, measured) for config in selected]
+        if any(map(rests_on_theory, selected)):
+            theory = without_uncommitted(measured.theory, cfg.allow_dirty)
+            files[published / THEORY] = json_text(theory, indent=1)
+            lines.append(f"the checks of the bounds are in {published / THEORY}")
+        documents = [document(config, measured) for config in selected if not rests_on_theory(config)]
         for each in documents:
             check(each.used)
         lines += add(documents, published, cfg, files)

@@ -27,7 +27,7 @@ from msbp import jobs
 from msbp.analysis import theory
 from msbp.analysis.report import document
 from msbp.analysis.runs import Sources, frame, own
-from msbp.analysis.settings import Config, chosen, configs, settings_from
+from msbp.analysis.settings import Config, chosen, configs, rests_on_theory, settings_from
 from msbp.cli import start
 from msbp.config import CONF, ROOT, ChoosingOptions, Paths, compose
 from msbp.measurements import RECORDS
@@ -193,9 +193,8 @@ def benchmarks(config: Config, sources: Sources) -> Iterator[jobs.Job]:
 
 
 def checks(config: Config, sources: Sources) -> Iterator[jobs.Job]:
-    """Yield the checks of the theory if the document of a config, which lists no measurements, lacks them."""
-    listed = {"blocks", "grid", "benchmarks"} & config.keys()
-    if not listed and document(config, sources).missing == [theory.RUN]:
+    """Yield the checks of the theory if the document of a config lacks them."""
+    if rests_on_theory(config) and document(config, sources).missing == [theory.RUN]:
         _, *words = shlex.split(theory.RUN)
         yield jobs.Job("theory", (*words, *outputs_of(sources)), alone=False)
 

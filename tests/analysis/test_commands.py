@@ -167,6 +167,22 @@ def test_a_stale_readme_fails_the_check_until_it_is_written(paths, settle, tmp_p
     keep("check")
 
 
+@pytest.mark.parametrize("word", ["table=theory", "figure=bounds"])
+def test_checks_of_committed_code_are_published_for_their_table_or_figure(word, put, tmp_path):
+    with pytest.raises(ValueError, match=r"not checked yet: python -m src\.theory"):
+        put(word)
+    checks = json.loads((ROOT / "outputs/published/theory.json").read_text("utf-8"))
+    own = tmp_path / "theory.json"
+    for uncommitted in ({"dirty": True}, {"commit": "unknown"}):
+        own.write_text(json.dumps(checks | uncommitted), "utf-8")
+        with pytest.raises(ValueError, match="checked by uncommitted code"):
+            put(word)
+    assert not (tmp_path / "published").exists()
+    own.write_text(json.dumps(checks | {"dirty": False}), "utf-8")
+    put(word)
+    assert json.loads((tmp_path / "published/theory.json").read_text("utf-8"))["dirty"] is False
+
+
 def test_publishing_uncommitted_code_is_refused_with_the_reason(put, leave, tmp_path):
     leave(*EXTREME, "method=baseline", dirty=True)
     with pytest.raises(ValueError, match="uncommitted code, so nobody can repeat it"):

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..files import json_text
+from ..files import Fields, json_text
 from ..measurements import Result, packed_file, read_benchmarks, read_translations
 from ..record import HYPOTHESES, signature
 from . import benchmarks
@@ -160,6 +160,18 @@ def refuse_unfit(run: pd.Series, allow_dirty: bool) -> None:
             f"{named} ran on uncommitted code, so nobody can repeat it from commit {run.commit[:8]}: "
             "commit and run again with force=true, or publish it all the same with allow_dirty=true"
         )
+
+
+def without_uncommitted(theory: Fields | None, allow_dirty: bool) -> Fields:
+    """Return the checks of the theory; ValueError for none, and for those of code that no commit has."""
+    if theory is None:
+        raise ValueError("the bounds were not checked yet: python -m src.theory")
+    if (theory["dirty"] or theory["commit"] == "unknown") and not allow_dirty:
+        raise ValueError(
+            "the bounds were checked by uncommitted code: commit and run python -m src.theory again, or "
+            "publish them all the same with allow_dirty=true"
+        )
+    return theory
 
 
 def contents(

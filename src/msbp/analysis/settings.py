@@ -245,6 +245,11 @@ def rows_of(config: Config) -> Iterator[Row]:
         yield from cells(config["grid"]).values()
 
 
+def rests_on_theory(config: Config) -> bool:
+    """Return whether a table or figure shows the checks of the theory: it lists no other measurements."""
+    return not {"blocks", "grid", "benchmarks"} & config.keys()
+
+
 def source_of(config: Config) -> str:
     """Return the file that holds a configuration, empty for one that no file holds."""
     return str(getattr(config, "source", ""))
