@@ -47,6 +47,7 @@ def work(rank, rendezvous):
     assert all(torch.equal(first, other) for other in others), "the processes have different weights"
     if rank == 0:
         report("DDP, two processes", *times)
+    dist.barrier()  # no process leaves while another still uses the group
     dist.destroy_process_group()
 
 

@@ -70,4 +70,5 @@ def main(folder: Path, rank: int) -> None:
     torch.save(
         {broadcast: memory_at_forward(broadcast) for broadcast in (True, False)}, folder / f"m{rank}.pt"
     )
+    dist.barrier()  # no process leaves while another still uses the group
     dist.destroy_process_group()
