@@ -25,7 +25,6 @@ from pydantic import PositiveInt, model_validator
 
 from msbp import jobs
 from msbp.analysis import theory
-from msbp.analysis.report import document
 from msbp.analysis.runs import Sources, frame, own
 from msbp.analysis.settings import Config, chosen, configs, rests_on_theory, settings_from
 from msbp.cli import start
@@ -193,8 +192,8 @@ def benchmarks(config: Config, sources: Sources) -> Iterator[jobs.Job]:
 
 
 def checks(config: Config, sources: Sources) -> Iterator[jobs.Job]:
-    """Yield the checks of the theory if the document of a config lacks them."""
-    if rests_on_theory(config) and document(config, sources).missing == [theory.RUN]:
+    """Yield the checks of the theory if a config shows them and there are none."""
+    if rests_on_theory(config) and sources.theory is None:
         _, *words = shlex.split(theory.RUN)
         yield jobs.Job("theory", (*words, *outputs_of(sources)), alone=False)
 

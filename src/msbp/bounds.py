@@ -66,9 +66,8 @@ def theorem_2(
     """Check Theorem 2: the share of random data sets whose mean gradient by SBP is within θ of the true one.
 
     The share is by their size; data sets are drawn from twice as many instances as the largest has. One
-    network; r = k/n is the smallest for which the bound of every
-    instance stays below θ. The estimate of every instance and layer is scaled to the length of the true
-    gradient, as in Lemma 4.
+    network; r = k/n is the smallest for which the bound of every instance stays below θ. The estimate of
+    every instance and layer is scaled to the length of the true gradient, as in Lemma 4.
     """
     weights, output = [well_posed(n, 1.1, random) for _ in range(2)], normal(random, n, 10)
     instances = [(normal(random, n), torch.randint(10, (1,), generator=random)) for _ in range(2 * sizes[-1])]

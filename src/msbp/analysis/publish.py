@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ..files import Fields, json_text
-from ..measurements import Result, packed_file, read_benchmarks, read_translations
+from ..measurements import Result, by_default, packed_file, read_benchmarks, read_translations
 from ..record import HYPOTHESES, signature
 from . import benchmarks
 from .claims import Claims, bullets
@@ -150,12 +150,17 @@ def refuse_altered(runs: pd.DataFrame) -> None:
             )
 
 
+def uncommitted(measured: pd.Series | Fields) -> bool:
+    """Return whether no commit has the code of a measurement, so that nobody can repeat it."""
+    return bool(measured["dirty"]) or measured["commit"] == "unknown"
+
+
 def refuse_unfit(run: pd.Series, allow_dirty: bool) -> None:
     """Raise ValueError for a run that must not be published."""
     named = f"{run.task} {run.method} seed {run.seed} ({run.signature})"
     if run["sample"] == "tiny":  # run.sample is a method of pandas
         raise ValueError(f"{named} ran on a tiny synthetic sample: trials are never published")
-    if (run.dirty or run.commit == "unknown") and not allow_dirty:
+    if uncommitted(run) and not allow_dirty:
         raise ValueError(
             f"{named} ran on uncommitted code, so nobody can repeat it from commit {run.commit[:8]}: "
             "commit and run again with force=true, or publish it all the same with allow_dirty=true"
@@ -166,7 +171,7 @@ def without_uncommitted(theory: Fields | None, allow_dirty: bool) -> Fields:
     """Return the checks of the theory; ValueError for none, and for those of code that no commit has."""
     if theory is None:
         raise ValueError("the bounds were not checked yet: python -m src.theory")
-    if (theory["dirty"] or theory["commit"] == "unknown") and not allow_dirty:
+    if uncommitted(theory) and not allow_dirty:
         raise ValueError(
             "the bounds were checked by uncommitted code: commit and run python -m src.theory again, or "
             "publish them all the same with allow_dirty=true"
@@ -209,8 +214,7 @@ def contents(
 
     def part(name: str, page: Path) -> str:
         if name == "bench":
-            alone = (run for run in measured if benchmarks.name(run) == run["case"])
-            return benchmarks.summary(alone)
+            return benchmarks.summary(run for run in measured if by_default(run) and not run["sweep"])
         if name == VERDICTS:
             claims = render(CLAIMS)
             assert isinstance(claims, Claims)
@@ -290,7 +294,7 @@ def with_benchmarks(measured: Path, path: Path, allow_dirty: bool = False) -> li
         raise ValueError(f"repair or remove first: {'; '.join(damaged)}")
     if not new:
         raise ValueError(f"no results in {measured}; python -m src.bench case=mnist leaves one there")
-    dirty = [benchmarks.name(result) for result in new if result["dirty"] or result["commit"] == "unknown"]
+    dirty = [benchmarks.name(result) for result in new if uncommitted(result)]
     if dirty and not allow_dirty:
         raise ValueError(
             f"{', '.join(dirty)}: measured on uncommitted code, so nobody can repeat it; commit and measure "

@@ -110,8 +110,8 @@ class Sources:
 
     def benchmark(self, case: str, sweep: str | None) -> Result | None:
         """Return the result of a case by itself, or of its sweep, with the benchmark's default options."""
-        every = {(each["case"], each["sweep"]): each for each in self.benchmarks if by_default(each)}
-        return every.get((case, sweep))
+        usual = filter(by_default, self.benchmarks)
+        return next((each for each in usual if (each["case"], each["sweep"]) == (case, sweep)), None)
 
     def required(self, config: Config) -> pd.DataFrame:
         """Return the seeds that rows of a config require: present, on record; untimed, without times to show.
