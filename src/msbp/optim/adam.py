@@ -43,6 +43,7 @@ class FusedAdam(FusedOptimizer):
     """
 
     decoupled = False  # whether weight decay is, in all groups
+    of_rows = ("last_step",)
 
     @property
     def _ages(self) -> dict[int, Seen]:
@@ -104,6 +105,9 @@ class FusedAdam(FusedOptimizer):
         pointer = address(last_step, (n,), "state 'last_step'", torch.int32)
         self._check_moments(state, last_step, pointer)
         return pointer
+
+    def _check_row_state(self, state: State) -> None:
+        self._check_moments(state, state["last_step"], state["last_step"].data_ptr())
 
     def _check_moments(self, state: State, last_step: Tensor, pointer: int) -> None:
         """Raise RuntimeError if moments or step were changed from outside while some rows are behind."""

@@ -15,10 +15,11 @@ from torch import Tensor
 from ..sparse.buffers import address, address_of, zero_pages
 from ..sparse.row_sparse import RowSparseGradient
 from ..sparse.torch_compat import OPTIMIZER_HOOKS, eager, profiling, set_grad_enabled
+from .records import WIDTH, Plan, State, collect
 
 Group = dict[str, Any]
-State = dict[str, Any]
 Constants = tuple[float | np.ndarray, ...]  # of a group, for its kernel
+MOST_PLANS = 64  # of all groups and kinds of gradients
 
 
 class FusedOptimizer(torch.optim.Optimizer):
@@ -27,6 +28,8 @@ class FusedOptimizer(torch.optim.Optimizer):
     Row-sparse gradients are taken as they are. Parameters that the kernel does not support, and groups with
     options that it does not have, go through torch's own functions.
     """
+
+    of_rows: tuple[str, ...] = ()  # names of the state tensors of a row-sparse gradient, besides the moments
 
     @property
     def _step_supports_amp_scaling(self) -> bool:
@@ -109,7 +112,30 @@ class FusedOptimizer(torch.optim.Optimizer):
 
     def _update_group(self, group: Group) -> None:
         moments = self._moments(group) if self._has_kernel(group) else None
-        records: list[int] = []
+        step = None
+        if moments is not None and self._takes_rows(group):
+            step = collect(group["params"], self.state, moments, self.of_rows)
+        if moments is None or step is None:
+            self._update_each(group, moments)
+            return
+        plans: dict[object, Plan] = self.__dict__.setdefault("_plans", {})
+        key = id(group), moments, *step.kinds
+        plan = plans.get(key)
+        records = None if plan is None else plan.records(step)
+        if records is not None:
+            for state in step.row_states:
+                self._check_row_state(state)
+            self._run(group, records, step.parameters, step.states)
+            return
+        records = self._update_each(group, moments)
+        if len(records) == WIDTH * len(step.parameters):
+            if len(plans) >= MOST_PLANS:
+                plans.clear()
+            plans[key] = Plan(step, records, len(moments), len(self.of_rows))
+
+    def _update_each(self, group: Group, moments: tuple[str, ...] | None) -> array:
+        """Check and update each parameter; return the records of those that went through the kernel."""
+        records = array("q")
         updated: list[Tensor] = []
         states: list[State] = []
         for p in group["params"]:
@@ -126,15 +152,20 @@ class FusedOptimizer(torch.optim.Optimizer):
                 self._update_in_torch(p, gradient, state, group)
                 state["step"] += 1
             else:
-                records += record
+                records.extend(record)
                 updated.append(p)
                 states.append(state)
-        if records:
-            table, constants = array("q", records), self._constants(group)
-            for state in states:  # before the kernel, which fills the cache with other data
-                state["step"] += 1
-            torch.autograd.graph.increment_version(updated)  # torch does not see what a kernel writes
-            self._call(table.buffer_info()[0], len(updated), constants)
+        if updated:
+            self._run(group, records, updated, states)
+        return records
+
+    def _run(self, group: Group, records: array, parameters: list[Tensor], states: list[State]) -> None:
+        """Update parameters by kernel."""
+        constants = self._constants(group)
+        for state in states:  # before the kernel, which fills the cache with other data
+            state["step"] += 1
+        torch.autograd.graph.increment_version(parameters)  # torch does not see what a kernel writes
+        self._call(records.buffer_info()[0], len(parameters), constants)
 
     def _record(
         self,
@@ -191,6 +222,9 @@ class FusedOptimizer(torch.optim.Optimizer):
     def _last_step(self, state: State, n: int) -> int:
         """Return the address of the step that each row's state belongs to, or 0 for none."""
         return 0
+
+    def _check_row_state(self, state: State) -> None:
+        """Raise RuntimeError if the state of a row-sparse gradient was changed while some rows are behind."""
 
     def _to_dense(self, p: Tensor, state: State, group: Group) -> None:
         """Bring rows that are behind up to the present step, for a dense update."""

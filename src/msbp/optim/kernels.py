@@ -14,15 +14,9 @@ from numba.extending import intrinsic
 from ..sparse.kernels.compile import kernel
 from ..sparse.kernels.parallel import LINE, parts_of, share, spread
 from ..sparse.kernels.simd import BYTES, LADDER, Lanes, floats, ints, ladder, longs, pointer
+from .records import WORDS
 
-_WHOLE = (
-    "weight", "first", "second",   # (n, i): the parameter and the optimizer's moments, 0 where it has none
-    "grad",                        # (n, i) dense, or 0
-    "indices", "rows",             # (u) int64 and (u, i): a row-sparse gradient, where there is no dense one
-    "last_step",                   # (n) int32: the step that a row's moments belong to
-    "n", "i", "u", "step",
-)  # fmt: skip
-UPDATE = np.dtype([(name, np.int64) for name in _WHOLE])
+UPDATE = np.dtype([(name, np.int64) for name in WORDS])
 
 
 @kernel

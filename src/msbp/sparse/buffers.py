@@ -7,7 +7,7 @@ states may be replaced, cast, moved or reshaped between two calls.
 import itertools
 import math
 import mmap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
@@ -122,21 +122,27 @@ def address(
 class Layouts:
     """The layouts of tensors that `address_of` accepted, to check all of them at once the next time.
 
-    None stands for a tensor that is not there, as the bias of some layers.
+    None stands for a tensor that is not there, as the bias of some layers. lengths: of which tensors the
+    first size may be another, by index. others: tensors without memory of their own.
     """
 
-    def __init__(self, tensors: Sequence[Tensor | None]):
-        present = [tensor for tensor in tensors if tensor is not None]
+    def __init__(
+        self, tensors: Sequence[Tensor | None], lengths: Collection[int] = (), others: Sequence[Tensor] = ()
+    ):
         self._absent = [at for at, tensor in enumerate(tensors) if tensor is None]
         self._count, self._guards = len(tensors), None
         if TENSOR_GUARDS is not None:
-            sizes, strides = ([[*f(tensor)] for tensor in present] for f in (Tensor.size, Tensor.stride))
+            present = [tensor for tensor in (*tensors, *others) if tensor is not None]
+            strides: list[list[int]] = [[*tensor.stride()] for tensor in present]
+            sizes: list[list[int | None]] = [[*tensor.shape] for tensor in present]
+            for at in lengths:
+                sizes[at - sum(absent < at for absent in self._absent)][0] = None
             self._guards = TENSOR_GUARDS(*present, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
 
-    def addresses(self, tensors: Sequence[Any]) -> list[int] | None:
+    def addresses(self, tensors: Sequence[Any], others: Sequence[Tensor] = ()) -> list[int] | None:
         """Return the addresses of distinct tensors with these layouts, 0 for None; None if one has another.
 
-        None where torch has no such check.
+        None where torch has no such check, or where one of the others has another layout.
         """
         if self._guards is None or len(tensors) != self._count:
             return None
@@ -144,7 +150,7 @@ class Layouts:
             if [at for at, tensor in enumerate(tensors) if tensor is None] != self._absent:
                 return None
             tensors = [tensor for tensor in tensors if tensor is not None]
-        if not self._guards.check(*tensors):  # it returns False for None
+        if not self._guards.check(*tensors, *others):  # it returns False for None
             return None
         pointers = [tensor.data_ptr() for tensor in tensors]
         if not all(pointers):

@@ -22,6 +22,7 @@ REAL, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 CACHE_LINE = 64  # bytes
 LADDER = (64, 16, 4, 1)  # floats at once, from the start of a row to its end
 WIDE = 16  # floats of one register of AVX-512
+WIDEST = 128  # floats whose sums fit into AVX-512's registers beside what they are made of
 
 
 @intrinsic
@@ -223,7 +224,7 @@ def ladder(
     overlap: bool = False,
     sizes: Sequence[int] = LADDER,
 ) -> None:
-    """Emit piece(lanes, offset in bytes) for a row: as many pieces of 64 columns as fit, then of 16, 4 and 1.
+    """Emit piece(lanes, offset in bytes) for a row: as many of the first size as fit, then of the next.
 
     overlap: the last 64 columns of a row of 64 or more are one piece that overlaps the one before, faster
     than small ones; for pieces that only write.
@@ -279,7 +280,8 @@ def row_sum(add: bool):
                 part = builder.add(base, offset)
                 floats.store(floats.weighted_sum(part, stride, rows, values, start, stop, first), to)
 
-            ladder(builder, width, piece, overlap=not add)
+            sizes = (WIDEST, *LADDER) if has_avx512() else LADDER
+            ladder(builder, width, piece, overlap=not add, sizes=sizes)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 8), build

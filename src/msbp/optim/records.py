@@ -1,0 +1,123 @@
+"""Records of a kernel's step: a row of its table per parameter.
+
+The optimizer checks each tensor that a record points to. Once a kernel could read all of a group, a plan
+keeps their layouts, and in later steps one call of torch compares all tensors with these.
+
+Letters: n rows of a parameter, u rows that have a gradient.
+"""
+
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ..sparse.buffers import Layouts
+from ..sparse.row_sparse import RowSparseGradient
+
+State = dict[str, Any]
+WORDS = (
+    "weight", "first", "second",   # (n, i): the parameter and the optimizer's moments, 0 where it has none
+    "grad",                        # (n, i) dense, or 0
+    "indices", "rows",             # (u) int64 and (u, i): a row-sparse gradient, where there is no dense one
+    "last_step",                   # (n) int32: the step that a row's moments belong to
+    "n", "i", "u", "step",
+)  # fmt: skip
+WIDTH = len(WORDS)
+WEIGHT, FIRST, SECOND, GRAD, INDICES, ROWS, LAST_STEP, _, _, U, STEP = range(WIDTH)
+NONE, DENSE, ROW_SPARSE = range(3)  # kinds of gradients
+
+
+class StepTensors:
+    """Parameters that have a gradient, their states, and all tensors that a record of each points to."""
+
+    __slots__ = ("gradients", "kinds", "parameters", "pointed", "row_states", "states")
+
+    def __init__(self) -> None:
+        self.kinds: list[int] = []  # of all parameters' gradients
+        self.parameters: list[Tensor] = []
+        self.states: list[State] = []
+        self.pointed: list[Tensor] = []  # in the order of their words
+        self.gradients: list[RowSparseGradient] = []
+        self.row_states: list[State] = []  # of the parameters with these gradients
+
+
+def collect(
+    parameters: Iterable[Tensor],
+    states: Mapping[Tensor, State],
+    moments: Sequence[str],
+    of_rows: Sequence[str],
+) -> StepTensors | None:
+    """Return the tensors of a step, or None where a state is not complete or a gradient not as it was formed.
+
+    moments, of_rows: names of a state's tensors in every record, and in that of a row-sparse gradient alone.
+    """
+    step = StepTensors()
+    for p in parameters:
+        gradient = p.grad
+        if gradient is None:
+            step.kinds.append(NONE)
+            continue
+        state = states.get(p)
+        if not state or type(state.get("step")) is not int:
+            return None
+        step.parameters.append(p)
+        step.states.append(state)
+        try:
+            step.pointed += p, *[state[name] for name in moments]
+            if type(gradient) is RowSparseGradient:
+                parts = gradient.parts()
+                if parts is None:
+                    return None
+                step.pointed += *parts, *[state[name] for name in of_rows]
+                step.gradients.append(gradient)
+                step.row_states.append(state)
+                step.kinds.append(ROW_SPARSE)
+                continue
+        except KeyError:
+            return None
+        if any(name in state for name in of_rows):
+            return None
+        step.pointed.append(gradient)
+        step.kinds.append(DENSE)
+    return step
+
+
+class Plan:
+    """Records of a step and layouts of its tensors, for later steps with the same kinds of gradients."""
+
+    def __init__(self, step: StepTensors, records: Sequence[int], moments: int, of_rows: int):
+        self._records = array("q", records)
+        self._words: list[int] = []  # of `pointed`
+        self._row_sparse: list[int] = []  # the first words of their records
+        lengths = []
+        for at, kind in enumerate(kind for kind in step.kinds if kind != NONE):
+            first = at * WIDTH
+            words = [WEIGHT, FIRST, SECOND][: 1 + moments]
+            if kind == ROW_SPARSE:
+                lengths += [len(self._words) + len(words), len(self._words) + len(words) + 1]
+                words += [INDICES, ROWS, LAST_STEP][: 2 + of_rows]
+                self._row_sparse.append(first)
+            else:
+                words.append(GRAD)
+            self._words += [first + word for word in words]
+        self._steps = range(STEP, len(records), WIDTH)
+        self._layouts = Layouts(step.pointed, lengths, step.gradients)
+
+    def records(self, step: StepTensors) -> array | None:
+        """Return the records of a step, or None if a tensor has another layout."""
+        addresses = self._layouts.addresses(step.pointed, step.gradients)
+        if addresses is None:
+            return None
+        records = self._records[:]
+        for word, address in zip(self._words, addresses, strict=True):
+            records[word] = address
+        for word, state in zip(self._steps, step.states, strict=True):
+            records[word] = state["step"] + 1
+        for first, gradient in zip(self._row_sparse, step.gradients, strict=True):
+            indices, rows = gradient._parts.indices, gradient._parts.rows
+            assert indices is not None and rows is not None
+            records[first + U] = u = len(rows)
+            if len(indices) != u:
+                return None
+        return records
