@@ -128,7 +128,7 @@ class FusedOptimizer(torch.optim.Optimizer):
             self._run(group, records, step.parameters, step.states)
             return
         records = self._update_each(group, moments)
-        if len(records) == WIDTH * len(step.parameters):
+        if len(records) == WIDTH * len(step.parameters) and step.complete():
             if len(plans) >= MOST_PLANS:
                 plans.clear()
             plans[key] = Plan(step, records, len(moments), len(self.of_rows))

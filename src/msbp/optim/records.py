@@ -37,9 +37,13 @@ class StepTensors:
         self.kinds: list[int] = []  # of all parameters' gradients
         self.parameters: list[Tensor] = []
         self.states: list[State] = []
-        self.pointed: list[Tensor] = []  # in the order of their words
+        self.pointed: list[Any] = []  # in the order of their words; None for one that is not there
         self.gradients: list[RowSparseGradient] = []
         self.row_states: list[State] = []  # of the parameters with these gradients
+
+    def complete(self) -> bool:
+        """Return whether all tensors were there."""
+        return all(tensor is not None for tensor in self.pointed)
 
 
 def collect(
@@ -48,38 +52,39 @@ def collect(
     moments: Sequence[str],
     of_rows: Sequence[str],
 ) -> StepTensors | None:
-    """Return the tensors of a step, or None where a state is not complete or a gradient not as it was formed.
+    """Return the tensors of a step, or None where a state has to change before the kernel can read it.
 
     moments, of_rows: names of a state's tensors in every record, and in that of a row-sparse gradient alone.
     """
     step = StepTensors()
+    kinds, pointed = step.kinds, step.pointed
     for p in parameters:
         gradient = p.grad
         if gradient is None:
-            step.kinds.append(NONE)
+            kinds.append(NONE)
             continue
         state = states.get(p)
         if not state or type(state.get("step")) is not int:
             return None
         step.parameters.append(p)
         step.states.append(state)
-        try:
-            step.pointed += p, *[state[name] for name in moments]
-            if type(gradient) is RowSparseGradient:
-                parts = gradient.parts()
-                if parts is None:
+        pointed.append(p)
+        for name in moments:
+            pointed.append(state.get(name))
+        if type(gradient) is RowSparseGradient:
+            parts = gradient._parts
+            pointed += parts.indices, parts.rows
+            for name in of_rows:
+                pointed.append(state.get(name))
+            step.gradients.append(gradient)
+            step.row_states.append(state)
+            kinds.append(ROW_SPARSE)
+        else:
+            for name in of_rows:
+                if name in state:
                     return None
-                step.pointed += *parts, *[state[name] for name in of_rows]
-                step.gradients.append(gradient)
-                step.row_states.append(state)
-                step.kinds.append(ROW_SPARSE)
-                continue
-        except KeyError:
-            return None
-        if any(name in state for name in of_rows):
-            return None
-        step.pointed.append(gradient)
-        step.kinds.append(DENSE)
+            pointed.append(gradient)
+            kinds.append(DENSE)
     return step
 
 
@@ -115,9 +120,8 @@ class Plan:
         for word, state in zip(self._steps, step.states, strict=True):
             records[word] = state["step"] + 1
         for first, gradient in zip(self._row_sparse, step.gradients, strict=True):
-            indices, rows = gradient._parts.indices, gradient._parts.rows
-            assert indices is not None and rows is not None
-            records[first + U] = u = len(rows)
-            if len(indices) != u:
+            parts: Any = gradient._parts  # whose indices and rows are among the tensors of these layouts
+            records[first + U] = u = parts.rows.size(0)
+            if parts.indices.size(0) != u:
                 return None
         return records

@@ -152,7 +152,7 @@ class Layouts:
             tensors = [tensor for tensor in tensors if tensor is not None]
         if not self._guards.check(*tensors, *others):  # it returns False for None
             return None
-        pointers = [tensor.data_ptr() for tensor in tensors]
+        pointers = [*map(Tensor.data_ptr, tensors)]
         if not all(pointers):
             return None  # torch has freed the memory of one
         for at in self._absent:

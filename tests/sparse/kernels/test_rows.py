@@ -25,7 +25,7 @@ def test_rows_by_panels_are_those_from_a_whole_x(B, i, n, k):
     weights, indices = np.empty(B * k, np.float32), np.empty(n, np.int64)
     lists = starts.ctypes.data, examples.ctypes.data, weights.ctypes.data
     u = by_column(values.ctypes.data, columns.ctypes.data, B, n, k, *lists)
-    list_columns(starts.ctypes.data, n, indices.ctypes.data)
+    list_columns(starts.ctypes.data, n, indices.ctypes.data, u)
     g = np.zeros((B, n))
     np.put_along_axis(g, columns.astype(np.int64), values.astype(float), 1)
     assert indices[:u].tolist() == np.flatnonzero(g.any(0)).tolist()

@@ -168,7 +168,7 @@ def weight_gradients(table, count, B, threads):
     for depth in range(count):
         s = stages[depth]
         if s.k and s.rows:
-            list_columns(s.starts, s.outputs, s.indices)
+            list_columns(s.starts, s.outputs, s.indices, s.touched)
             if by_panels(s, B):
                 lists, sizes = (s.starts, s.examples, s.weights, s.outputs), (B, s.inputs)
                 form_by_panels(*lists, s.x, *sizes, s.indices, s.rows, s.touched, threads)

@@ -67,13 +67,13 @@ def by_column(values, columns, B, n, k, starts, examples, weights):
 
 
 @kernel
-def list_columns(starts, n, indices):
+def list_columns(starts, n, indices, u):
     """Fill the indices (u) of the columns that have entries."""
-    S, listed, u = ints(starts, n + 2), longs(indices, n), 0
-    for j in range(n):
-        if S[j + 1] > S[j]:
-            listed[u] = j
-            u += 1
+    S, listed, at, j = ints(starts, n + 2), longs(indices, u), 0, 0
+    while at < u and j < n:  # no branch on the counts, which a processor would often foresee wrongly
+        listed[at] = j
+        at += S[j + 1] > S[j]
+        j += 1
 
 
 @kernel
