@@ -84,8 +84,14 @@ def without_moments(side, number):
                 state.pop(name, None)
 
 
+def long_ages(side, number):
+    for state in side.optimizer.state.values():
+        if "last_step" in state and number % 3:
+            state["last_step"] = state["last_step"].long()
+
+
 @each_optimizer
-@pytest.mark.parametrize("before_step", [nothing, in_turns, without_rows, without_moments])
+@pytest.mark.parametrize("before_step", [nothing, in_turns, without_rows, without_moments, long_ages])
 def test_a_run_is_the_same(ours, theirs, before_step, monkeypatch):
     batches = [batch() for _ in range(12)]
     side, other = sides(ours)

@@ -128,10 +128,12 @@ class FusedOptimizer(torch.optim.Optimizer):
             self._run(group, records, step.parameters, step.states)
             return
         records = self._update_each(group, moments)
-        if len(records) == WIDTH * len(step.parameters) and step.complete():
-            if len(plans) >= MOST_PLANS:
-                plans.clear()
-            plans[key] = Plan(step, records, len(moments), len(self.of_rows))
+        if len(records) == WIDTH * len(step.parameters):
+            plan = Plan(step, records, len(moments), len(self.of_rows))
+            if plan.fits(step):
+                if len(plans) >= MOST_PLANS:
+                    plans.clear()
+                plans[key] = plan
 
     def _update_each(self, group: Group, moments: tuple[str, ...] | None) -> array:
         """Check and update each parameter; return the records of those that went through the kernel."""

@@ -41,10 +41,6 @@ class StepTensors:
         self.gradients: list[RowSparseGradient] = []
         self.row_states: list[State] = []  # of the parameters with these gradients
 
-    def complete(self) -> bool:
-        """Return whether all tensors were there."""
-        return all(tensor is not None for tensor in self.pointed)
-
 
 def collect(
     parameters: Iterable[Tensor],
@@ -108,6 +104,13 @@ class Plan:
             self._words += [first + word for word in words]
         self._steps = range(STEP, len(records), WIDTH)
         self._layouts = Layouts(step.pointed, lengths, step.gradients)
+
+    def fits(self, step: StepTensors) -> bool:
+        """Return whether the records point to these tensors, and not to others that replaced some of them."""
+        return len(self._words) == len(step.pointed) and all(
+            tensor is not None and tensor.data_ptr() == self._records[word]
+            for tensor, word in zip(step.pointed, self._words, strict=True)
+        )
 
     def records(self, step: StepTensors) -> array | None:
         """Return the records of a step, or None if a tensor has another layout."""
