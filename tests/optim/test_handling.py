@@ -1,12 +1,15 @@
 """Changes of parameters and optimizer state between steps."""
 
 import copy
+import subprocess
+import sys
 
 import pytest
 import torch
+from torch import nn
 
 from msbp import optim
-from msbp.sparse import cross_entropy
+from msbp.sparse import RowSparseGradient, cross_entropy
 
 from .twins import Twins, batch, each_optimizer, network, run
 
@@ -171,3 +174,109 @@ def test_rows_without_gradient_follow_changing_betas():
         optimizer.zero_grad()
         behind.append(any("last_step" in state for state in optimizer.state.values()))
     assert behind == [True, True, False, False, True]
+
+
+def move(optimizer):
+    """Move a parameter to a group with other betas."""
+    group, other = optimizer.param_groups
+    other["params"].append(group["params"].pop(0))
+
+
+def replace_betas(optimizer):
+    """Put a new group with other betas in place of the first."""
+    optimizer.param_groups[0] = optimizer.param_groups[1] | {"params": optimizer.param_groups[0]["params"]}
+
+
+@pytest.mark.parametrize("change", [move, replace_betas])
+@pytest.mark.parametrize("settled", [True, False])
+def test_a_parameter_moves_to_a_group_with_other_betas_once_all_rows_are_settled(change, settled):
+    def train(kind):
+        torch.manual_seed(1)
+        a, b = nn.Parameter(torch.zeros(20, 8)), nn.Parameter(torch.zeros(20, 8))
+        optimizer = kind([{"params": [a]}, {"params": [b], "betas": (0.5, 0.9)}], lr=0.01)
+        for step in range(12):
+            gradient = RowSparseGradient(torch.arange(3) + step, torch.randn(3, 8), 20)
+            a.grad = gradient if kind is optim.Adam else gradient.to_dense()
+            optimizer.step()
+            if step == 5:
+                if settled and kind is optim.Adam:
+                    optimizer.settle()
+                change(optimizer)
+        return a.detach()
+
+    if settled:
+        torch.testing.assert_close(train(optim.Adam), train(torch.optim.Adam), rtol=0, atol=1e-6)
+    else:
+        with pytest.raises(RuntimeError, match=r"settle\(\) before you move a parameter"):
+            train(optim.Adam)
+
+
+TWO_THREADS = """
+import threading, torch
+from msbp.optim import Adam
+
+for _ in range(40):
+    parameters = [torch.nn.Parameter(torch.ones(200, 300)) for _ in range(2)]
+    optimizer = Adam(parameters)
+    for p in parameters:
+        p.grad = torch.ones_like(p)
+    threads = [threading.Thread(target=lambda: [optimizer.step() for _ in range(3)]) for _ in range(2)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+print("done")
+"""
+
+
+def test_threads_that_take_the_first_steps_of_one_optimizer_together_do_not_crash():
+    done = subprocess.run([sys.executable, "-c", TWO_THREADS], capture_output=True, text=True, check=False)
+    assert done.stdout == "done\n", done.stderr
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_the_step_count_does_not_depend_on_the_default_type(dtype):
+    def train(kind):
+        weight = nn.Parameter(torch.zeros(8, dtype=torch.float32))
+        optimizer = kind([weight], lr=0.01, amsgrad=True)
+        for step in range(300):
+            weight.grad = torch.full((8,), 1.0 + step % 3, dtype=torch.float32)
+            optimizer.step()
+        return weight.detach()
+
+    expected = train(torch.optim.Adam)
+    torch.set_default_dtype(dtype)
+    try:
+        result = train(optim.Adam)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    torch.testing.assert_close(result, expected, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("size", [1e19, 1e20, 5e20, 1e-22])
+def test_large_and_small_gradients_are_squared_as_torch_does(size, rows):
+    def train(kind):
+        weight = nn.Parameter(torch.zeros(6, 40))
+        optimizer = kind([weight], lr=0.01)
+        for _ in range(4):
+            weight.grad = torch.full((6, 40), size)
+            if rows and kind is optim.Adam:
+                weight.grad = RowSparseGradient(torch.arange(6), weight.grad, 6)
+            optimizer.step()
+        return weight.detach()
+
+    torch.testing.assert_close(train(optim.Adam), train(torch.optim.Adam), rtol=1e-5, atol=0)
+
+
+def test_steps_in_inference_mode_are_torchs():
+    def train(kind):
+        torch.manual_seed(0)
+        weight = nn.Parameter(torch.zeros(20, 8))
+        optimizer = kind([weight], lr=0.01)
+        for step in range(8):
+            gradient = RowSparseGradient(torch.arange(3) + step, torch.randn(3, 8), 20)
+            weight.grad = gradient if kind is optim.Adam else gradient.to_dense()
+            with torch.inference_mode():
+                optimizer.step()
+        return weight.detach()
+
+    torch.testing.assert_close(train(optim.Adam), train(torch.optim.Adam), rtol=0, atol=1e-6)

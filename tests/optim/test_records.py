@@ -134,3 +134,18 @@ def test_a_changed_tensor_has_the_same_outcome(name, change, number, monkeypatch
 
     assert act(side) == one_by_one(monkeypatch, lambda: act(other))
     assert_equal(side, other)
+
+
+@pytest.mark.parametrize("strided", ["rows", "indices", "both"])
+def test_rows_that_are_not_contiguous_are_refused_although_a_single_one_was(strided):
+    weight = nn.Parameter(torch.zeros(20, 8))
+    optimizer = optim.Adam([weight])
+    rows, indices = torch.randn(20, 32)[:, :8], torch.arange(20).repeat_interleave(2)[::2]
+    rows = rows if strided != "indices" else rows.contiguous()
+    indices = indices if strided != "rows" else indices.contiguous()
+    for _ in range(BEFORE):
+        weight.grad = RowSparseGradient(indices[:1], rows[:1], 20)
+        optimizer.step()
+    weight.grad = RowSparseGradient(indices[:5], rows[:5], 20)
+    with pytest.raises(RuntimeError, match="contiguous"):
+        optimizer.step()

@@ -32,6 +32,7 @@ class Seen:
     second: weakref.ref[Tensor]
     moments: tuple[int, int, int, int]  # address and version of both
     step: int
+    betas: tuple[float, float]
 
 
 class FusedAdam(FusedOptimizer):
@@ -94,7 +95,7 @@ class FusedAdam(FusedOptimizer):
         coupled = group["weight_decay"] and not self._is_decoupled(group)
         return not (coupled or group["amsgrad"] or group["maximize"])
 
-    def _last_step(self, state: State, n: int) -> int:
+    def _last_step(self, state: State, n: int, group: Group) -> Tensor:
         last_step = state.get("last_step")
         if last_step is None:
             last_step = state["last_step"] = torch.full((n,), state["step"], dtype=torch.int32, device="cpu")
@@ -103,19 +104,29 @@ class FusedAdam(FusedOptimizer):
         if last_step.dtype is not torch.int32 or not last_step.is_cpu:
             last_step = state["last_step"] = last_step.to("cpu", torch.int32)  # as by a cast of all state
         pointer = address(last_step, (n,), "state 'last_step'", torch.int32)
-        self._check_moments(state, last_step, pointer)
-        return pointer
+        self._check_moments(state, pointer, betas_of(group))
+        return last_step
 
-    def _check_row_state(self, state: State) -> None:
-        self._check_moments(state, state["last_step"], state["last_step"].data_ptr())
+    def _check_row_state(self, state: State, group: Group) -> None:
+        self._check_moments(state, state["last_step"].data_ptr(), betas_of(group))
 
-    def _check_moments(self, state: State, last_step: Tensor, pointer: int) -> None:
-        """Raise RuntimeError if moments or step were changed from outside while some rows are behind."""
-        m, v, step = state["exp_avg"], state["exp_avg_sq"], state["step"]
-        now = m.data_ptr(), m._version, v.data_ptr(), v._version
+    def _check_moments(self, state: State, pointer: int, betas: tuple[float, float]) -> None:
+        """Raise RuntimeError if moments, step or betas were changed from outside while some rows are behind.
+
+        pointer: address of last_step. betas: with which the rows that are behind have decayed.
+        """
+        last_step, m, v, step = state["last_step"], state["exp_avg"], state["exp_avg_sq"], state["step"]
+        now = m.data_ptr(), version(m), v.data_ptr(), version(v)
         known = self._ages.get(pointer)
         if known is None or known.last_step() is not last_step:
-            self._ages[pointer] = Seen(weakref.ref(last_step), weakref.ref(m), weakref.ref(v), now, step)
+            references = weakref.ref(last_step), weakref.ref(m), weakref.ref(v)
+            self._ages[pointer] = Seen(*references, now, step, betas)
+        elif known.betas != betas:
+            raise RuntimeError(
+                f"a parameter is in a group with betas {betas} while some rows of its state, by 'last_step', "
+                f"are behind and decay with betas {known.betas}: call optimizer.settle() before you move a "
+                "parameter to another group or replace its group"
+            )
         elif (
             known.first() is m and known.second() is v and known.moments == now
             and known.step <= step <= known.step + 1
@@ -137,7 +148,7 @@ class FusedAdam(FusedOptimizer):
         for name, shape in (("last_step", p.shape[:1]), ("exp_avg", p.shape), ("exp_avg_sq", p.shape)):
             if state[name].shape != shape:
                 raise mismatch(f"state {name!r}", state[name].shape, shape)
-        self._check_moments(state, last_step, last_step.data_ptr())
+        self._check_moments(state, last_step.data_ptr(), betas)
         age = state["step"] - last_step.double()
         for name, beta in zip(("exp_avg", "exp_avg_sq"), betas, strict=True):
             moment = state[name]
@@ -158,9 +169,10 @@ class FusedAdam(FusedOptimizer):
             if state.get(name) is None:
                 state[name] = torch.zeros_like(p)
         largest = [state["max_exp_avg_sq"]] if amsgrad else []
+        step = torch.tensor(float(state["step"]), dtype=torch.float32, device="cpu")
         (adamw if self._is_decoupled(group) else adam)(
             [p], [grad], [state["exp_avg"]], [state["exp_avg_sq"]], largest,
-            [torch.tensor(float(state["step"]))], foreach=False, fused=False, has_complex=torch.is_complex(p),
+            [step], foreach=False, fused=False, has_complex=torch.is_complex(p),
             amsgrad=amsgrad, beta1=beta1, beta2=beta2, lr=float(group["lr"]),
             weight_decay=float(group["weight_decay"]), eps=group["eps"], maximize=group["maximize"],
         )  # fmt: skip
@@ -217,6 +229,11 @@ class AdamW(FusedAdam, torch.optim.AdamW):
             params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize, foreach=foreach,
             capturable=capturable, differentiable=differentiable, fused=fused,
         )  # fmt: skip
+
+
+def version(tensor: Tensor) -> int:
+    """Return how often torch has written to a tensor; of an inference tensor it does not count."""
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def betas_of(group: Group) -> tuple[float, float]:

@@ -124,7 +124,7 @@ class FusedOptimizer(torch.optim.Optimizer):
         records = None if plan is None else plan.records(step)
         if records is not None:
             for state in step.row_states:
-                self._check_row_state(state)
+                self._check_row_state(state, group)
             self._run(group, records, step.parameters, step.states)
             return
         records = self._update_each(group, moments)
@@ -138,6 +138,7 @@ class FusedOptimizer(torch.optim.Optimizer):
     def _update_each(self, group: Group, moments: tuple[str, ...] | None) -> array:
         """Check and update each parameter; return the records of those that went through the kernel."""
         records = array("q")
+        held: list[object] = []  # tensors of the records, should another thread replace one in the state
         updated: list[Tensor] = []
         states: list[State] = []
         for p in group["params"]:
@@ -149,7 +150,9 @@ class FusedOptimizer(torch.optim.Optimizer):
                 raise mismatch("gradient", gradient.shape, shape)
             state = self.state[p]
             state["step"] = int(state.get("step", 0))
-            record = None if moments is None else self._record(p, shape, gradient, state, moments, group)
+            record = None
+            if moments is not None:
+                record = self._record(p, shape, gradient, state, moments, group, held)
             if record is None:
                 self._update_in_torch(p, gradient, state, group)
                 state["step"] += 1
@@ -177,10 +180,11 @@ class FusedOptimizer(torch.optim.Optimizer):
         state: State,
         moments: tuple[str, ...],
         group: Group,
+        held: list[object],
     ) -> tuple[int, ...] | None:
         """Return a record of the kernel's table, or None where the parameter has to go through plain torch.
 
-        RuntimeError names a state tensor that does not fit the parameter.
+        RuntimeError names a state tensor that does not fit the parameter. held: gets the tensors.
         """
         step = state["step"] + 1
         addresses = [address_of(p, shape), 0, 0]
@@ -191,6 +195,7 @@ class FusedOptimizer(torch.optim.Optimizer):
             if tensor is None:
                 of_rows = type(gradient) is RowSparseGradient and gradient.parts() is not None
                 tensor = state[moment] = zero_pages(*shape) if of_rows else torch.zeros_like(p)
+            held.append(tensor)
             addresses[index] = address_of(tensor, shape)
             if not addresses[index]:
                 if tensor.shape != shape:
@@ -201,15 +206,18 @@ class FusedOptimizer(torch.optim.Optimizer):
             if parts is not None:
                 indices, rows = parts
                 n, (u, i) = shape[0], rows.shape
-                last_step = self._last_step(state, n)
+                last_step = self._last_step(state, n, group)
                 if not u:
                     rows = rows.new_zeros(1, i)  # no rows, but an address
                 where = address(indices, (u,), "indices", torch.int64), address(rows, rows.shape, "rows")
-                return *addresses, 0, *where, last_step, n, i, u, step
+                held += p.data, indices, rows, last_step
+                ages = 0 if last_step is None else last_step.data_ptr()
+                return *addresses, 0, *where, ages, n, i, u, step
             gradient = gradient.to_dense()
         pointer = address_of(gradient, shape)
         if not pointer:
             return None
+        held += p.data, gradient
         self._to_dense(p, state, group)
         return *addresses, pointer, 0, 0, 0, 1, p.numel(), 0, step
 
@@ -221,11 +229,11 @@ class FusedOptimizer(torch.optim.Optimizer):
         self._to_dense(p, state, group)
         self._update(p, gradient, state, group)
 
-    def _last_step(self, state: State, n: int) -> int:
-        """Return the address of the step that each row's state belongs to, or 0 for none."""
-        return 0
+    def _last_step(self, state: State, n: int, group: Group) -> Tensor | None:
+        """Return the step (n, int32) that each row's state belongs to, checked; None if there is none."""
+        return None
 
-    def _check_row_state(self, state: State) -> None:
+    def _check_row_state(self, state: State, group: Group) -> None:
         """Raise RuntimeError if the state of a row-sparse gradient was changed while some rows are behind."""
 
     def _to_dense(self, p: Tensor, state: State, group: Group) -> None:

@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 
 from ..sparse.kernels.compile import kernel
 from ..sparse.kernels.parallel import LINE, parts_of, share, spread
-from ..sparse.kernels.simd import BYTES, LADDER, Lanes, floats, ints, ladder, longs, pointer
+from ..sparse.kernels.simd import BYTES, LADDER, Lanes, floats, ints, ladder, longs, pointer, times
 from .records import WORDS
 
 UPDATE = np.dtype([(name, np.int64) for name in WORDS])
@@ -75,7 +75,8 @@ def step_row(typing, p, m, v, g, i, ahead, decay1, decay2, new1, new2, keep, rat
             decay1, decay2, new1, new2, *constants = (f.splat(number) for number in numbers)
             gradient = f.load(g)
             first = f.times_plus(decay1, f.load(m), b.fmul(new1, gradient))
-            second = f.times_plus(decay2, f.load(v), b.fmul(b.fmul(new2, gradient), gradient))
+            square = f.product(f.product(new2, gradient), gradient)  # g² alone may overflow
+            second = f.times_plus(decay2, f.load(v), square)
             f.store(first, m)
             f.store(second, v)
             f.store(updated(f, f.load(p), first, f.root(second), *constants), p)
@@ -112,7 +113,7 @@ def adam_dense(p, m, v, g, decay1, decay2, keep, rate, root, eps):
     decay1, decay2 = np.float32(decay1), np.float32(decay2)
     for c in range(p.size):
         first = decay1 * m[c] + new1 * g[c]
-        second = decay2 * v[c] + new2 * g[c] * g[c]
+        second = decay2 * v[c] + times(times(new2, g[c]), g[c])  # g² alone may overflow
         m[c], v[c] = first, second
         p[c] = keep * p[c] - rate * first / (math.sqrt(second) * root + eps)
 

@@ -136,7 +136,10 @@ class Layouts:
             strides: list[list[int]] = [[*tensor.stride()] for tensor in present]
             sizes: list[list[int | None]] = [[*tensor.shape] for tensor in present]
             for at in lengths:
-                sizes[at - sum(absent < at for absent in self._absent)][0] = None
+                at -= sum(absent < at for absent in self._absent)
+                # a single row is contiguous whatever its stride, which would then hold for more rows
+                strides[at][0] = math.prod(present[at].shape[1:])
+                sizes[at][0] = None
             self._guards = TENSOR_GUARDS(*present, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
 
     def addresses(self, tensors: Sequence[Any], others: Sequence[Tensor] = ()) -> list[int] | None:
