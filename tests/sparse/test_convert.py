@@ -157,6 +157,9 @@ def test_the_refusal_of_a_model_names_the_layers_that_can_be_converted():
         convert(nn.Sequential(nn.GRU(3, 3), nn.Linear(3, 2)))
     with pytest.raises(ValueError, match="it has nothing of Linear, LSTM, Conv1d, Conv2d"):
         convert(nn.GRU(3, 3))
+    with pytest.raises(ValueError, match=r"Linear is a single layer.* pass layers=\[''\]"):
+        convert(nn.Linear(200, 200))
+    assert convert(nn.Linear(200, 200), r=0.1, layers=[""]) == {"": 20}
 
 
 def test_layers_that_do_not_exist_or_are_not_linear_are_refused_by_name():

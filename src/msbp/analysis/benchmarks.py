@@ -27,7 +27,8 @@ MAIN_ROW = "msbp"  # whose step a breakdown is of, unless its name has another
 HIDDEN = ["bp_ms", "bp_p10_ms", "bp_p90_ms", "update_ms"]  # by the earlier rule of timing
 TIMES = {"forward_ms": "forward", "bp_ms": "BP", "update_ms": "update", "total_ms": "total"}
 LEGEND = """\
-Milliseconds per step, each the median of all timed steps; a step's total is its data + forward + BP + update.
+Milliseconds per step, each the median over all timed steps, so that the columns of a row need not add up to
+its total, which includes the data's loading.
 GFLOP/s: the dense products of the propagated entries in the backward pass, beyond the processor's rate where
 zeros among them are skipped, as behind a maximum over time.
 MiB: what building the row and its first steps add to resident memory.

@@ -236,6 +236,11 @@ def _nothing_left(model: nn.Module, candidates: Mapping[str, nn.Module], skipped
             "call msbp.sparse.revert(model) before converting with other settings"
         )
     reasons = "".join(f"\n  {name}: {reason}" for name, reason in skipped.items())
+    if list(candidates) == [""]:
+        return (
+            f"{type(model).__name__} is a single layer, which counts as the output layer and stays dense; to "
+            "convert it, pass layers=['']"
+        )
     hint = f"layers=[] may name {list(candidates)}" if candidates else f"it has nothing of {KINDS}"
     return f"{type(model).__name__} has no hidden layer to make sparse; {hint}{reasons}"
 

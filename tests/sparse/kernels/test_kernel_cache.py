@@ -164,15 +164,17 @@ def test_a_terminal_shows_the_progress_of_compilation_and_clears_it_at_the_end(u
     monkeypatch.setattr("sys.stderr", screen := Screen())
     assert uncached(1) == 4
     shown = screen.getvalue().split("\r")
-    assert "compiling kernels for this processor, once: outer, 0 of 2\x1b[K" in shown
-    assert "compiling kernels for this processor, once: outer, 1 of 2\x1b[K" in shown
+    assert "compiling kernels, which are cached for later runs: outer, 0 of 2\x1b[K" in shown
+    assert "compiling kernels, which are cached for later runs: outer, 1 of 2\x1b[K" in shown
     assert shown[-1] == "\x1b[K"
 
 
 def test_without_a_terminal_there_is_one_line_a_process(uncached, capsys):
     uncached(1)
     uncached(1.5)
-    assert capsys.readouterr().err == "compiling kernels for this processor, once: about half a minute\n"
+    assert (
+        capsys.readouterr().err == "compiling kernels, which are cached for later runs: about half a minute\n"
+    )
 
 
 def test_a_closed_stderr_is_no_error(uncached, monkeypatch):

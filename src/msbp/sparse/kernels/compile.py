@@ -123,7 +123,7 @@ class _Announcement(event.Listener):
 
     def _show(self) -> None:
         with suppress(OSError, ValueError, AttributeError):  # stderr may be closed, or none at all
-            text = "compiling kernels for this processor, once"
+            text = "compiling kernels, which are cached for later runs"
             if not sys.stderr.isatty():
                 if not self._said:
                     print(f"{text}: about half a minute", file=sys.stderr, flush=True)
