@@ -100,6 +100,16 @@ def test_a_run_is_the_same(ours, theirs, before_step, monkeypatch):
     assert_equal(side, other)
 
 
+def test_gradients_that_were_read_and_numbers_as_parameters_are_updated():
+    weight, number = nn.Parameter(torch.zeros(20, 8)), nn.Parameter(torch.zeros(()))
+    optimizer = optim.Adam([weight, number])
+    for _ in range(BEFORE):
+        number.grad, weight.grad = torch.ones(()), RowSparseGradient(torch.arange(3), torch.ones(3, 8), 20)
+        assert weight.grad.sum() == 24  # reading it makes it dense
+        optimizer.step()
+    assert number < 0 and (weight[:3] < 0).all() and (weight[3:] == 0).all()
+
+
 def test_most_steps_check_tensors_at_once(monkeypatch):
     each = []
     update = optim.Adam._update_each

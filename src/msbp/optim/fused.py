@@ -129,8 +129,8 @@ class FusedOptimizer(torch.optim.Optimizer):
             return
         records = self._update_each(group, moments)
         if len(records) == WIDTH * len(step.parameters):
-            plan = Plan(step, records, len(moments), len(self.of_rows))
-            if plan.fits(step):
+            plan = Plan.of(step, records, len(moments), len(self.of_rows))
+            if plan is not None:
                 if len(plans) >= MOST_PLANS:
                     plans.clear()
                 plans[key] = plan

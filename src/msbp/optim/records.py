@@ -105,12 +105,14 @@ class Plan:
         self._steps = range(STEP, len(records), WIDTH)
         self._layouts = Layouts(step.pointed, lengths, step.gradients)
 
-    def fits(self, step: StepTensors) -> bool:
-        """Return whether the records point to these tensors, and not to others that replaced some of them."""
-        return len(self._words) == len(step.pointed) and all(
-            tensor is not None and tensor.data_ptr() == self._records[word]
-            for tensor, word in zip(step.pointed, self._words, strict=True)
-        )
+    @classmethod
+    def of(cls, step: StepTensors, records: Sequence[int], moments: int, of_rows: int) -> "Plan | None":
+        """Return a plan, or None if the records point to other tensors, which replaced some of the step's."""
+        if any(tensor is None for tensor in step.pointed):
+            return None
+        plan = cls(step, records, moments, of_rows)
+        pointers = [tensor.data_ptr() for tensor in step.pointed]
+        return plan if pointers == [records[word] for word in plan._words] else None
 
     def records(self, step: StepTensors) -> array | None:
         """Return the records of a step, or None if a tensor has another layout."""
