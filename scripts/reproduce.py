@@ -84,6 +84,7 @@ def main(cfg: DictConfig) -> None:
     outputs, published = Path(cfg.paths.outputs), Path(cfg.paths.published)
     settle, where = settings_from(Path(CONF), compose), [w for w in given.task if w.startswith(FOR_RUNS)]
     plan = Plan(chosen_by(cfg), lambda: own(outputs, published, settle, where), where, tasks_of(options))
+    print("looking for runs that have no record yet", file=sys.stderr, flush=True)
     leave_out_what_has_no_data(plan, ("paths.offline=true",) if options.dry_run else ())
     planned = plan()
     if options.dry_run:

@@ -10,7 +10,8 @@ import torch
 from forked import Commands
 
 for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(variable, "1")
+    os.environ.setdefault(variable, "1")  # of processes that tests start
+torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

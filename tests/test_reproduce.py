@@ -30,7 +30,7 @@ def dry_run(tmp_path, monkeypatch, capsys):
         )
         main()
         output = capsys.readouterr()
-        return output.out.splitlines(), output.err
+        return output.out.splitlines(), output.err.removeprefix("looking for runs that have no record yet\n")
 
     return dry_run
 

@@ -280,3 +280,12 @@ def test_steps_in_inference_mode_are_torchs():
         return weight.detach()
 
     torch.testing.assert_close(train(optim.Adam), train(torch.optim.Adam), rtol=0, atol=1e-6)
+
+
+@each_optimizer
+def test_a_parameter_twice_in_a_group_is_refused_and_leaves_the_optimizer_as_it_was(ours, theirs):
+    model = network()
+    optimizer = ours(model[2:].parameters())
+    with pytest.warns(UserWarning, match="duplicate"), pytest.raises(ValueError, match="more than once"):
+        optimizer.add_param_group({"params": [*model[0].parameters(), model[0].weight]})
+    assert len(optimizer.param_groups) == 1

@@ -10,6 +10,7 @@ import pickle
 
 import pytest
 import torch
+from torch.nn.utils import parametrizations
 
 from msbp.sparse import fuse, memories
 
@@ -64,6 +65,28 @@ def test_a_copy_continues_as_the_original_and_does_not_change_it(how, choices, d
     assert_close(state(twin), state(model), 0)
     assert not any(m.m.requires_grad or m.m.grad_fn for m in memories(twin).values())
     assert type(twin) is type(model) and type(twin[0].weight) is type(model[0].weight)
+
+
+@each_entry
+def test_a_parametrized_layer_can_be_copied_in_mid_training(backward):
+    model = converted()
+    for layer in (model[0], model[4]):
+        parametrizations.weight_norm(layer)
+    backward(model, *batch())
+    twin, data = copy.deepcopy(model), batch()
+    for network in (model, twin):
+        network.zero_grad()
+        backward(network, *data)
+    assert_close(state(twin), state(model), 0)
+
+
+def test_a_replica_computes_with_its_own_parameters():
+    """As DataParallel makes them: the attributes are those of the layer, the parameters are copies."""
+    model = converted()
+    model(batch()[0])
+    replica = model[0]._replicate_for_data_parallel()
+    replica.weight, replica.bias = torch.zeros(n, i), torch.zeros(n)
+    assert not replica(batch()[0]).any() and model[0](batch()[0]).any()
 
 
 @each_entry

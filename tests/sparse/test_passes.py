@@ -3,6 +3,8 @@
 Letters: B batch, i in_features, n out_features, c classes.
 """
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -120,6 +122,57 @@ def test_an_output_changed_in_place_is_as_right_as_after_torchs_own_layer(instal
     for network in (model, plain):
         network[2](network[0](x).mul_(2).relu_()).add_(1).square().sum().backward()
     assert_close(gradients(model), gradients(plain), 1e-6)
+
+
+@each_dtype
+@pytest.mark.parametrize("install", [lambda model: convert(model, r=1.0), fuse], ids=["convert", "fuse"])
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.Tanh, nn.Identity])
+def test_an_output_of_dropout_may_be_changed_in_place(install, dtype, activation):
+    results = []
+    for changes in (True, False):
+        torch.manual_seed(0)
+        layers = nn.Linear(i, n), nn.ReLU(), nn.Linear(n, n), activation(), nn.Dropout(0.4)
+        model = nn.Sequential(*layers).to(dtype)
+        install(model)
+        out = model(batch(dtype)[0])
+        (out.add_(1) if changes else out + 1).square().sum().backward()
+        results.append({"output": out.detach() + (not changes), **gradients(model)})
+    assert_close(*results)
+
+
+@each_entry
+@each_dtype
+@pytest.mark.parametrize("frozen", [1, 2, 3])
+def test_frozen_layers_below_all_others_take_no_part_in_the_backward_pass(dtype, frozen, backward):
+    """Separate modules, which torch's engine calls one by one, say what is right."""
+    torch.manual_seed(0)
+    chain = mlp(i, n, n, n, c, dtype=dtype)
+    apart = nn.Sequential(*(nn.Sequential(*copy.deepcopy(chain)[at : at + 2]) for at in range(0, 7, 2)))
+    results = []
+    for model in (chain, apart):
+        convert(model, r=0.2)
+        layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
+        for layer in layers[:frozen]:
+            layer.requires_grad_(False)
+        torch.manual_seed(1)
+        seen: dict = {}
+        for step, needs_x in enumerate((False, True, False, True)):
+            model.zero_grad()
+            x, y = batch(dtype)
+            backward(model, x.requires_grad_(needs_x), y)
+            for at, layer in enumerate(layers):
+                seen |= {
+                    (step, at, name): p.grad.to_dense()
+                    for name, p in layer.named_parameters()
+                    if p.requires_grad
+                }
+            for at, layer in enumerate(layers[:-1]):
+                seen |= {
+                    (step, at, "m"): layer.memory.m.clone(),
+                    (step, at, "count"): torch.tensor(layer.step),
+                }
+        results.append(seen)
+    assert_close(*results)
 
 
 @each_entry

@@ -115,6 +115,22 @@ def gradient(rows=(1, 4), n=8, i=3):
     return RowSparseGradient(indices, values, n), torch.zeros(n, i).index_copy(0, indices, values)
 
 
+@pytest.mark.parametrize(
+    ("indices", "shape", "message"),
+    [
+        (torch.tensor([1, 8]), (2, 3), "0 to 7, got .1, 8"),
+        (torch.tensor([-1, 2]), (2, 3), "0 to 7, got .-1, 2"),
+        (torch.tensor([2, 2]), (2, 3), "distinct"),
+        (torch.tensor([1, 2], dtype=torch.int32), (2, 3), "int64 of shape"),
+        (torch.tensor([1, 2]), (3, 3), "rows of shape .3, 3"),
+        (torch.tensor([1, 2]), (2,), "rows of shape .2,"),
+    ],
+)
+def test_rows_that_no_weight_has_are_refused(indices, shape, message):
+    with pytest.raises(ValueError, match=message):
+        RowSparseGradient(indices, torch.ones(shape), 8)
+
+
 READS = {
     "numpy": lambda g: torch.from_numpy(g.numpy().copy()),
     "asarray": lambda g: torch.from_numpy(np.asarray(g).copy()),

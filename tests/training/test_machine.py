@@ -102,3 +102,17 @@ def test_auto_selects_an_available_device(monkeypatch):
 
 def test_a_clock_on_the_cpu_does_not_synchronize():
     assert machine.waiting_for(CPU)() is None
+
+
+def test_processors_that_share_a_name_are_told_apart_by_family_and_model(tmp_path):
+    def named(*lines):
+        info = tmp_path / "cpuinfo"
+        info.write_text("processor\t: 0\n" + "\n".join(lines) + "\nflags\t\t: fpu\n")
+        return machine.cpu(info)
+
+    same = "model name\t: AMD EPYC"
+    first = named("cpu family\t: 25", "model\t\t: 17", same)
+    second = named("cpu family\t: 26", "model\t\t: 2", same)
+    assert (first, second) == ("AMD EPYC family 25 model 17", "AMD EPYC family 26 model 2")
+    assert named("model name\t: ARMv8") == "ARMv8"
+    assert machine.cpu(tmp_path / "missing")

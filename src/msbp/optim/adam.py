@@ -103,29 +103,29 @@ class FusedAdam(FusedOptimizer):
             raise mismatch("state 'last_step'", last_step.shape, torch.Size((n,)))
         if last_step.dtype is not torch.int32 or not last_step.is_cpu:
             last_step = state["last_step"] = last_step.to("cpu", torch.int32)  # as by a cast of all state
-        pointer = address(last_step, (n,), "state 'last_step'", torch.int32)
-        self._check_moments(state, pointer, betas_of(group))
+        address(last_step, (n,), "state 'last_step'", torch.int32)
+        self._check_row_state(state, group)
         return last_step
 
     def _check_row_state(self, state: State, group: Group) -> None:
-        self._check_moments(state, state["last_step"].data_ptr(), betas_of(group))
+        self._check_moments(state, betas_of(group))
 
-    def _check_moments(self, state: State, pointer: int, betas: tuple[float, float]) -> None:
-        """Raise RuntimeError if moments, step or betas were changed from outside while some rows are behind.
+    def _check_moments(self, state: State, betas: tuple[float, float]) -> None:
+        """Raise RuntimeError if moments, step or betas were changed while some rows have yet to decay.
 
-        pointer: address of last_step. betas: with which the rows that are behind have decayed.
+        betas: with which the moments of these rows decay up to the present step.
         """
         last_step, m, v, step = state["last_step"], state["exp_avg"], state["exp_avg_sq"], state["step"]
-        now = m.data_ptr(), version(m), v.data_ptr(), version(v)
+        pointer, now = last_step.data_ptr(), (m.data_ptr(), version(m), v.data_ptr(), version(v))
         known = self._ages.get(pointer)
         if known is None or known.last_step() is not last_step:
             references = weakref.ref(last_step), weakref.ref(m), weakref.ref(v)
             self._ages[pointer] = Seen(*references, now, step, betas)
         elif known.betas != betas:
             raise RuntimeError(
-                f"a parameter is in a group with betas {betas} while some rows of its state, by 'last_step', "
-                f"are behind and decay with betas {known.betas}: call optimizer.settle() before you move a "
-                "parameter to another group or replace its group"
+                f"a parameter is in a group with betas {betas}, but moments of some of its rows have yet to "
+                f"decay to the present step with betas {known.betas}: call optimizer.settle() before you "
+                "move a parameter to another group or replace its group"
             )
         elif (
             known.first() is m and known.second() is v and known.moments == now
@@ -134,8 +134,9 @@ class FusedAdam(FusedOptimizer):
             known.step = step
         else:
             raise RuntimeError(
-                "state 'exp_avg', 'exp_avg_sq' or 'step' was changed while some rows, by state 'last_step', "
-                "are behind the others: call optimizer.settle() before you change the state"
+                "state 'exp_avg', 'exp_avg_sq' or 'step' was changed while moments of some rows have yet to "
+                "decay to the present step (state 'last_step'): call optimizer.settle() before you change "
+                "the state"
             )
 
     def _to_dense(self, p: Tensor, state: State, group: Group) -> None:
@@ -148,7 +149,7 @@ class FusedAdam(FusedOptimizer):
         for name, shape in (("last_step", p.shape[:1]), ("exp_avg", p.shape), ("exp_avg_sq", p.shape)):
             if state[name].shape != shape:
                 raise mismatch(f"state {name!r}", state[name].shape, shape)
-        self._check_moments(state, last_step.data_ptr(), betas)
+        self._check_moments(state, betas)
         age = state["step"] - last_step.double()
         for name, beta in zip(("exp_avg", "exp_avg_sq"), betas, strict=True):
             moment = state[name]

@@ -6,6 +6,7 @@ Letters: n rows of a parameter, u rows that have a gradient.
 from abc import abstractmethod
 from array import array
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -94,9 +95,12 @@ class FusedOptimizer(torch.optim.Optimizer):
         self._check(self.defaults | param_group)
         add: Any = super().add_param_group
         if hasattr(add, "__wrapped__"):  # torch's wrapper does as `eager`, but imports the compiler, a second
-            add.__wrapped__(self, param_group)
-        else:
-            add(param_group)
+            add = partial(add.__wrapped__, self)
+        add(param_group)
+        group = self.param_groups[-1]["params"]
+        if len({*map(id, group)}) < len(group):
+            self.param_groups.pop()
+            raise ValueError("a parameter is in its group more than once, and would be updated as often")
 
     def _check(self, group: Group) -> None:
         """Raise ValueError for options with another meaning than speed that no step here has."""
@@ -234,13 +238,13 @@ class FusedOptimizer(torch.optim.Optimizer):
         return None
 
     def _check_row_state(self, state: State, group: Group) -> None:
-        """Raise RuntimeError if the state of a row-sparse gradient was changed while some rows are behind."""
+        """Raise RuntimeError if a state with rows that have yet to decay was changed."""
 
     def _to_dense(self, p: Tensor, state: State, group: Group) -> None:
-        """Bring rows that are behind up to the present step, for a dense update."""
+        """Bring all rows' state up to the present step, for a dense update."""
 
     def _takes_rows(self, group: Group) -> bool:
-        """Return whether this step leaves rows without gradient behind."""
+        """Return whether this step leaves the state of rows without gradient for later."""
         return True
 
     @abstractmethod

@@ -6,6 +6,7 @@ chooses, and status.py shows them. The layers are in
 linear, lstm and conv, their CPU kernels, and those of the optimizers, in kernels. README.md describes it all.
 """
 
+from .buffers import plain_torch
 from .conv.base import SparseConvolution
 from .conv.conv import SparseConv1d, SparseConv2d
 from .conv.max_over_time import MaxOverTime
@@ -41,6 +42,7 @@ __all__ = [
     "keep_mask",
     "look_up",
     "memories",
+    "plain_torch",
     "revert",
     "running_states",
     "status",

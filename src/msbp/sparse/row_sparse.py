@@ -55,7 +55,21 @@ class RowSparseGradient(Tensor):
 
     @staticmethod
     def __new__(cls, indices: Tensor, rows: Tensor, n: int) -> "RowSparseGradient":
-        """Return the gradient of a weight with n rows from distinct indices (u, int64) and rows (u, i)."""
+        """Return the gradient of a weight with n rows from distinct indices (u, int64) and rows (u, i).
+
+        ValueError if these do not fit each other, or n.
+        """
+        if rows.dim() != 2 or indices.shape != rows.shape[:1] or indices.dtype is not torch.int64:
+            raise ValueError(
+                "indices must be int64 of shape (u,) and rows of shape (u, i), got "
+                f"{indices.dtype} of shape {tuple(indices.shape)} and rows of shape {tuple(rows.shape)}"
+            )
+        if len(indices) and not (0 <= indices.min() and indices.max() < n):
+            raise ValueError(f"indices of {n} rows run from 0 to {n - 1}, got {indices.tolist()}")
+        if len(indices.unique()) < len(indices):
+            raise ValueError(
+                f"indices must be distinct, got {indices.tolist()}; add up rows of the same index"
+            )
         return cls.wrap((n, rows.shape[1]), rows.dtype, rows.device, Parts(indices, rows))
 
     @classmethod
@@ -173,7 +187,8 @@ def clone(gradient: RowSparseGradient) -> Tensor:
     parts = gradient.parts()
     if parts is None:
         return gradient.to_dense().clone()
-    return RowSparseGradient(parts[0].clone(), parts[1].clone(), len(gradient))
+    copies = Parts(parts[0].clone(), parts[1].clone())
+    return RowSparseGradient.wrap(gradient.shape, gradient.dtype, gradient.device, copies)
 
 
 def add(first: Tensor, second: Any) -> Tensor:

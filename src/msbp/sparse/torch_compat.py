@@ -131,6 +131,24 @@ class Context(Protocol):
     def save_for_backward(self, *tensors: Tensor | None) -> None: ...
 
 
+def node_class(function: Any) -> Any:
+    """Return the class of the graph nodes of an autograd function, whose `hooked` says if one has hooks."""
+    node = function._backward_cls
+    node.hooked = False
+
+    def marking(register: Callable) -> Callable:
+        @functools.wraps(register)
+        def marked(self: Any, hook: Callable) -> Any:
+            self.hooked = True
+            return register(self, hook)
+
+        return marked
+
+    for name in ("register_hook", "register_prehook"):
+        setattr(node, name, marking(getattr(node, name)))
+    return node
+
+
 class Converted(nn.Module):
     """A layer that stands for one of torch's, `plain`; it goes before that in the list of bases.
 

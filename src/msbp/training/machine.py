@@ -115,8 +115,10 @@ def machine_id() -> str:
     return hashlib.sha256(f"{name} {cpu()} {cores()}".encode()).hexdigest()[:8]
 
 
-def cpu() -> str:
-    """Return the processor's name."""
-    info = Path("/proc/cpuinfo")
-    names = re.findall(r"model name\s*: (.*)", info.read_text(encoding="utf-8")) if info.exists() else []
-    return names[0].strip() if names else platform.processor() or "unknown"
+def cpu(info: Path = Path("/proc/cpuinfo")) -> str:
+    """Return the processor's name, with its family and model, as virtual machines shorten the name."""
+    text = info.read_text(encoding="utf-8") if info.exists() else ""
+    found = dict(re.findall(r"^(model name|cpu family|model)\s*: *(.*\S)", text, re.MULTILINE))
+    name = found.get("model name") or platform.processor() or "unknown"
+    family, model = found.get("cpu family"), found.get("model")
+    return f"{name} family {family} model {model}" if family and model else name

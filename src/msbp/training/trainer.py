@@ -85,10 +85,7 @@ class Run:
         if not math.isfinite(value):
             raise self._diverged(f"the loss is {value}", self.state.step + 1)
         with self.clock("backward"):
-            try:
-                backward(loss)
-            except FloatingPointError as error:
-                raise self._diverged(str(error), self.state.step + 1) from error
+            backward(loss)
         with self.clock("update"):
             if clip:
                 clip(self.model.parameters())

@@ -118,6 +118,28 @@ def test_hooks_on_the_loss_are_called(install):
 
 
 @each_install
+@pytest.mark.parametrize("register", ["register_hook", "register_prehook"])
+@pytest.mark.parametrize("of_loss", [False, True])
+def test_hooks_on_nodes_of_the_graph_are_called_and_change_the_gradient(install, register, of_loss):
+    model, twin = pair(install)
+    results = []
+    for network, act in ((model, sparse_backward), (twin, torch.Tensor.backward)):
+        calls: list = []
+        torch.manual_seed(1)
+        logits = network(torch.randn(B, i))
+        loss = cross_entropy(logits, torch.randint(c, (B,)))
+        node = (loss if of_loss else logits).grad_fn
+        if register == "register_prehook":
+            node.register_prehook(lambda grads, calls=calls: calls.append(1) or (2 * grads[0],))
+        else:
+            node.register_hook(lambda grads, outputs, calls=calls: calls.append(1))
+        act(loss)
+        assert calls == [1]
+        results.append(state(network))
+    assert_close(*results)
+
+
+@each_install
 def test_hooks_registered_after_the_loss_are_called_too(install):
     model, twin = pair(install)
     seen: list = []

@@ -5,6 +5,9 @@ Letters: B batch, i in_features, n out_features, c classes. At r = 1 the plain n
 
 import contextlib
 import copy
+import sys
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -109,6 +112,63 @@ def test_a_hook_on_several_gradients_is_called_with_all_of_them(backward):
     torch.autograd.graph.register_multi_grad_hook(list(model.parameters()), seen.append)
     backward(model, *batch())
     assert_close(dict(zip(gradients(model), seen[0], strict=True)), gradients(model), 0)
+
+
+@each_entry
+@each_full
+def test_forward_methods_and_hook_dictionaries_replaced_on_modules_are_used(install, backward):
+    model, plain = pair(install)
+    for at in (0, 1, 2, 4, None):
+        results = []
+        for network in (model, plain):
+            calls: list = []
+            backward(network, *batch())  # the hooks that were there are known
+            module = network if at is None else network[at]
+            module._forward_hooks = OrderedDict()
+            module.register_forward_hook(lambda module, args, out, calls=calls: calls.append("hook"))
+            forward = module.forward
+            if at is not None:
+                module.forward = lambda x, forward=forward: 2 * forward(x)
+            torch.manual_seed(1)
+            network.zero_grad()
+            backward(network, *batch())
+            assert calls == ["hook"]
+            vars(module).pop("forward", None)
+            module._forward_hooks.clear()
+            results.append(gradients(network))
+        assert_close(*results)
+
+
+@each_entry
+@each_dtype
+def test_a_layer_called_twice_finds_the_memory_that_its_other_call_has_left(dtype, backward):
+    torch.manual_seed(0)
+    layer = nn.Linear(i, i, dtype=dtype)
+    layers = layer, nn.ReLU(), layer, nn.ReLU(), nn.Linear(i, c, dtype=dtype)
+    chain = nn.Sequential(*layers)
+    apart = copy.deepcopy(nn.Sequential(nn.Sequential(*layers[:2]), nn.Sequential(*layers[2:])))
+    convert(chain, r=0.2)
+    convert(apart, r=0.2)
+    for _ in range(3):
+        data = batch(dtype)
+        for network in (chain, apart):
+            network.zero_grad()
+            backward(network, *data)
+        assert_close(dict(enumerate(state(chain).values())), dict(enumerate(state(apart).values())))
+
+
+def test_threads_may_make_the_first_pass_of_a_chain_together():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            for _ in range(40):
+                model, plain = pair(FULL["convert"])
+                x = batch()[0]
+                for out in pool.map(model, [x] * 8):
+                    torch.testing.assert_close(out, plain(x))
+    finally:
+        sys.setswitchinterval(interval)
 
 
 @each_full

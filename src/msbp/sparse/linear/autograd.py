@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..buffers import Layouts, address, address_of, empty, kernels_allowed, plain, supports
 from ..layers import refuse_reverted
 from ..torch_compat import Context, autocast_anywhere, eager
-from .stage import SavedStage, Stage, pull, push
+from .stage import SavedStage, Stage, lowest, pull, push
 from .workspace import Table, Workspace
 
 Parameters = list[Tensor | None]
@@ -34,6 +34,9 @@ class StageRun:
             self.owners.append((embedding, "weight"))
         self.pools: dict[tuple[object, ...], list[Workspace]] = {}
         self.checked: Checked | None = None
+
+    def __deepcopy__(self, memo: object) -> None:
+        """Return None: a copied layer, whose class may be torch's for parametrized ones, builds its own."""
 
     def parameters(self) -> Parameters:
         """Return a weight and a bias, or None, per stage; then the embedding's table, if there is one."""
@@ -245,8 +248,13 @@ class Pass(torch.autograd.Function):
             saved = [SavedStage(*tensors[at : at + 2]) for at in range(0, 2 * count, 2)]
             with torch.autocast(grad.device.type, enabled=False):
                 weights, biases = tensors[2 * count :], ctx.parameters[1 : 2 * count : 2]
-                grad_x, formed = pull(ctx.run.stages, ctx.kept, saved, weights, grad, biases)
-            needed = [g if need else None for g, need in zip(formed, needs, strict=True)]
+                low = 0 if needs_x else lowest(needs)
+                used = slice(low, None)
+                grad_x, formed = pull(
+                    ctx.run.stages[used], ctx.kept[used], saved[used], weights[used], grad, biases[used]
+                )
+            every = [None] * (2 * low) + formed
+            needed = [g if need else None for g, need in zip(every, needs, strict=True)]
             return None, None, grad_x if needs_x else None, *needed
         grad_x, gradients = pull_by_kernel(ctx, grad, tuple(needs), needs_x)
         return None, None, grad_x, *gradients

@@ -13,7 +13,7 @@ from torch.autograd.function import once_differentiable
 from ..buffers import address, empty, plain, uses_kernel, zeros
 from ..kernels import embedding as kernels
 from ..kernels import parallel
-from ..row_sparse import RowSparseGradient
+from ..row_sparse import Parts, RowSparseGradient
 from ..torch_compat import SGEMM, Context, Converted, eager, eager_forward
 
 
@@ -78,7 +78,8 @@ def gradient_of_table(tokens: Tensor, rows: Tensor, V: int, padding: int | None)
     """Return ∂ℓ/∂table from distinct tokens (U) and their rows (U, E); that of the padding is zero."""
     if padding is not None:
         rows.masked_fill_((tokens == padding).unsqueeze(1), 0)
-    return RowSparseGradient(tokens.long(), rows, V)
+    parts = Parts(tokens.long(), rows)
+    return RowSparseGradient.wrap((V, rows.shape[1]), rows.dtype, rows.device, parts)
 
 
 class Lookup:

@@ -145,7 +145,7 @@ class SparseLinear(SparseLayer, nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         """Return h = xWᵀ + b, (..., i) to (..., n)."""
         run = self.__dict__.get("_run")
-        if run is None:
+        if run is None or run.stages[0].linear is not self:  # a replica shares the attributes of its layer
             run = self.__dict__["_run"] = StageRun((Stage(self, sparse=self),))
         return run(x)
 
@@ -161,11 +161,12 @@ class SparseLinear(SparseLayer, nn.Linear):
 class Chain(Converted, nn.Sequential):
     """A Sequential with the same modules, parameters and keys; `convert` and `fuse` make it in place.
 
-    Modules with hooks, and modules of other kinds, are called as in any Sequential.
+    Modules with hooks or a `forward` of their own, and modules of other kinds, are called as in any
+    Sequential.
     """
 
     plain = nn.Sequential
-    own_state = ("_embedded", "_found", "_hooks", "_modules_seen")
+    own_state = ("_embedded", "_grouped")
 
     @eager_forward
     def forward(self, x: Tensor) -> Tensor:
@@ -178,7 +179,7 @@ class Chain(Converted, nn.Sequential):
         """Return self(embedding(tokens).flatten(1)), with an ordinary embedding as part of the first node."""
         first, *others = self._steps()
         x = None
-        if isinstance(first, StageRun) and has_ordinary_rows(embedding) and not any(hooks_of([embedding])):
+        if isinstance(first, StageRun) and has_ordinary_rows(embedding) and is_bare(embedding):
             run = self.__dict__.get("_embedded")
             if run is None or run.stages is not first.stages or run.embedding is not embedding:
                 run = self.__dict__["_embedded"] = StageRun(first.stages, embedding)
@@ -190,16 +191,15 @@ class Chain(Converted, nn.Sequential):
         return x
 
     def _steps(self) -> list[Step]:
-        """Return runs of stages and other modules, grouped anew when modules or hooks have changed."""
-        modules = list(self._modules.values())
-        known = self.__dict__
-        seen = [*modules, *map(type, modules)]  # a parametrised layer is the same object under another class
-        if known.get("_modules_seen") != seen:
-            known["_modules_seen"], known["_hooks"] = seen, hooks_of(modules)
-            known["_found"] = group([(module, True) for module in modules if module is not None])
-        if any(known["_hooks"]):
-            return group([(module, not any(hooks_of([module]))) for module in modules if module is not None])
-        return known["_found"]
+        """Return runs of stages and other modules, grouped anew when the modules have changed."""
+        modules: list[Any] = [module for module in self._modules.values() if module is not None]
+        bare = [*map(is_bare, modules)]
+        seen = [*modules, *map(type, modules), *bare]  # parametrized, a layer is the same under another class
+        known, steps = self.__dict__.get("_grouped", (None, []))
+        if known != seen:
+            steps = group(zip(modules, bare, strict=True))
+            self.__dict__["_grouped"] = seen, steps  # both at once, as another thread may read them
+        return steps
 
     def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name not in self.own_state}
@@ -217,7 +217,8 @@ def look_up(embedding: nn.Embedding, net: nn.Module, tokens: Tensor) -> Tensor:
 def group(modules: Iterable[tuple[nn.Module, bool]]) -> list[Step]:
     """Group each linear layer with its activation and dropout as a stage, consecutive stages as one StageRun.
 
-    modules are pairs of a module and whether it may be part of a stage; others are called as they are.
+    modules are pairs of a module and whether it may be part of a stage; others are called as they are. A
+    sparse layer is in a run once, so that each of its calls finds the memory that the one before has left.
     """
     steps: list[Step] = []
     stages: tuple[Stage, ...] = ()
@@ -230,6 +231,9 @@ def group(modules: Iterable[tuple[nn.Module, bool]]) -> list[Step]:
         if next_is(SparseLinear, nn.Linear):
             linear: Any = waiting.popleft()[0]
             sparse = linear if type(linear) is SparseLinear else None
+            if sparse is not None and any(stage.sparse is sparse for stage in stages):
+                steps.append(StageRun(stages))
+                stages = ()
             activation = ACTIVATIONS[type(waiting.popleft()[0])] if next_is(*ACTIVATIONS) else IDENTITY
             dropout: Any = waiting.popleft()[0] if next_is(nn.Dropout, DropoutFused) else None
             stages = (*stages, Stage(linear, sparse, activation, dropout))
@@ -241,8 +245,10 @@ def group(modules: Iterable[tuple[nn.Module, bool]]) -> list[Step]:
     return steps
 
 
-def hooks_of(modules: Iterable[nn.Module | None]) -> list[dict]:
-    """Return the dictionaries of hooks of these modules, and of hooks on all modules."""
-    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    own = [getattr(module, kind) for module in modules if module is not None for kind in kinds]
-    return [*own, *MODULE_HOOKS]
+def is_bare(module: nn.Module) -> bool:
+    """Return whether calling a module runs its class's forward alone: no hooks, and no forward of its own."""
+    own: Any = module.__dict__
+    return not (
+        own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"]
+        or own["_backward_pre_hooks"] or "forward" in own or any(MODULE_HOOKS)
+    )  # fmt: skip

@@ -14,10 +14,10 @@ from ..buffers import address_of, empty
 from ..kernels import parallel
 from ..kernels.chain_forward import cross_entropy as kernel
 from ..layers import refuse_reverted
-from ..torch_compat import Context, eager
+from ..torch_compat import Context, eager, node_class
 from .autograd import Pass, pull_by_kernel
 
-PASS = Pass._backward_cls
+PASS = node_class(Pass)
 distributed = torch.distributed.is_initialized if torch.distributed.is_available() else bool
 
 
@@ -88,7 +88,7 @@ class CrossEntropy(torch.autograd.Function):
         return token.grad_logits * grads[0], None, None, None
 
 
-CROSS_ENTROPY = CrossEntropy._backward_cls
+CROSS_ENTROPY = node_class(CrossEntropy)
 
 
 @eager
@@ -122,12 +122,13 @@ def backward(loss: Tensor) -> None:
 def _direct(loss: Tensor, logits: Tensor) -> bool:
     """Return whether calling the chain behind the logits directly has all effects of loss.backward()."""
     chain: Any = logits.grad_fn
+    node: Any = loss.grad_fn
     if type(chain) is not PASS or not chain.uses_kernel or chain.needs_input_grad[2]:
         return False
     for tensor in (loss, logits):
         if tensor._version or tensor._backward_hooks or tensor.retains_grad:
             return False
-    if torch.is_anomaly_enabled() or distributed():
+    if chain.hooked or node.hooked or torch.is_anomaly_enabled() or distributed():
         return False  # DistributedDataParallel and its like hook on gradient accumulators
     for p in chain.parameters:
         if p is not None and (

@@ -110,6 +110,14 @@ def push(stages: Stages, x: Tensor, parameters: Parameters) -> tuple[Tensor, lis
     return x, saved
 
 
+def lowest(needs: Sequence[bool]) -> int:
+    """Return the first stage of which a gradient is needed: those below it get none, as in torch.
+
+    needs: of a weight and a bias per stage, and of an embedding's table, which comes before them.
+    """
+    return next((at // 2 for at, need in enumerate(needs) if need), 0)
+
+
 def pull(
     stages: Stages,
     kept: Sequence[int],

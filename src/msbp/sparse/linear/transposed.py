@@ -41,7 +41,7 @@ class TransposedLayer(SparseLayer):
     def forward(self, x: Tensor) -> Tensor:
         """Return h = xW + b, (..., i) to (..., n)."""
         run = self.__dict__.get("_run")
-        if run is None:
+        if run is None or run.stages[0].linear is not self:
             stage: Any = Stage(self, sparse=self)  # type: ignore[arg-type]
             run = self.__dict__["_run"] = TransposedRun((stage,))
         return run(x)

@@ -21,11 +21,10 @@ from ..memory import MEMORIES, SlotMemory
 from ..row_sparse import Parts, RowSparseGradient
 from ..torch_compat import SGEMM
 from .embedding import Lookup
-from .stage import IDENTITY, RELU, SavedStage, Stage, pull
+from .stage import IDENTITY, RELU, SavedStage, Stage, lowest, pull
 
 KINDS = {kind: code for code, kind in enumerate([type(None), *MEMORIES.values()])}
 INT32 = torch.int32
-NO_KERNEL: tuple[int, Any, float] = 0, None, 0.0  # of a stage, which gets no workspace
 Table = tuple[int, int, int | None]  # rows and width of an embedding's table, and the row of padding
 WORDS = len(RECORD_WORDS)
 WEIGHT, BIAS, X, Z, P, MEMORY, SLOTS, STARTS, TOUCHED, INDICES, ROWS, GRAD_WEIGHT, GRAD_BIAS, GRAD_X = (
@@ -44,7 +43,9 @@ class StageBuffers:
         self, stage: Stage, n: int, i: int, record: np.void, capacity: int, below: "StageBuffers | None"
     ):
         self.stage, self.n, self.i, self.record = stage, n, i, record
-        k, self.memory, gamma = stage.for_kernel() or NO_KERNEL
+        settings = stage.for_kernel()
+        assert settings is not None
+        k, self.memory, gamma = settings
         self.k = min(k, n)
         self.tensors: dict[str, Tensor] = {}  # owners of the record's addresses
         record["inputs"], record["outputs"], record["k"] = i, n, self.k
@@ -127,7 +128,11 @@ class Workspace:
         self.sparse_parts = [(depth, part) for depth, part in enumerate(self.parts) if part.k]
         self.dropouts = [(at, stage.dropout) for at, stage in enumerate(stages) if stage.dropout is not None]
         self.shapes = [*sizes] if embedding is None else [*sizes, embedding[:2]]
-        self.reads_out = stages[-1].activation is RELU
+        # After dropout, torch lets the output be changed in place: the backward pass reads a copy.
+        is_relu, drops = stages[-1].activation is RELU, stages[-1].dropout is not None
+        self.reads_out = is_relu and not drops
+        self.z = empty(capacity, self.width) if is_relu and drops else None
+        self.low, self.saved_grad_x = 0, 0  # the first stage of a backward pass
         self.no_bias = zeros(max(n for n, _ in sizes))
         zero_bias = self.no_bias.data_ptr()
         self.no_bias_addresses = [  # none where the product itself is the output
@@ -159,7 +164,7 @@ class Workspace:
             base = depth * WORDS
             words[base + WEIGHT] = addresses[2 * depth]
             words[base + BIAS] = addresses[2 * depth + 1] or self.no_bias_addresses[depth]
-        words[base + Z] = out.data_ptr()
+        words[base + Z] = out.data_ptr() if self.z is None else self.z.data_ptr()
         drops = False
         for depth, dropout in self.dropouts:
             self.numbers[depth * WORDS + P] = p = probability(dropout)
@@ -172,7 +177,16 @@ class Workspace:
             self.lookup.forward(x, addresses[-1], addresses[0], words[Z])
         key, count = draw_key() if drops else 0, parallel.threads()
         forward(self.address, depths, B, key, SGEMM, given, count)
+        if self.z is not None:
+            out.view(B, -1).copy_(self.z[:B])
         return out
+
+    def start_from(self, low: int) -> None:
+        """Have the backward pass end at this stage, which then propagates nothing below it."""
+        words = self.words
+        words[self.low * WORDS + GRAD_X] = self.saved_grad_x
+        self.low, self.saved_grad_x = low, words[low * WORDS + GRAD_X]
+        words[low * WORDS + GRAD_X] = 0
 
     def backward(
         self,
@@ -194,7 +208,12 @@ class Workspace:
             self.make_scratch(count)
         gradients: list[Tensor | None] = [None] * len(needs)
         top = address(grad, (*x.shape[:-1], self.width), "the gradient of a chain's output")
-        for depth, part in enumerate(self.parts):
+        lookup = self.lookup if self.lookup is not None and needs[-1] else None
+        low = 0 if needs_x or lookup is not None else lowest(needs)
+        if low != self.low:
+            self.start_from(low)
+        for depth in range(low, len(self.parts)):
+            part = self.parts[depth]
             base, at, pointer = depth * WORDS, 2 * depth, 0
             if part.k:
                 words[base + MEMORY], words[base + SLOTS] = part.find_memory(weights[depth])
@@ -208,13 +227,15 @@ class Workspace:
                 gradients[at + 1] = gradient = empty(part.n)
                 pointer = gradient.data_ptr()
             words[base + GRAD_BIAS] = pointer
-        lookup = self.lookup if self.lookup is not None and needs[-1] else None
         grad_x = empty(*x.shape) if needs_x else None
         below = self.grad_x if lookup is not None else grad_x
         words[GRAD_X] = 0 if below is None else below.data_ptr()
-        if backward(self.address, len(self.stages), B, top, SGEMM, self.scratch_address, count):
+        first, depths = self.address + low * STAGE.itemsize, len(self.stages) - low
+        if backward(first, depths, B, top, SGEMM, self.scratch_address, count):
             return self._whole(grad, x, B, out, weights, needs, needs_x)
         for depth, part in self.sparse_parts:
+            if depth < low:
+                continue
             part.finish(B)
             if needs[2 * depth]:
                 base = depth * WORDS
@@ -225,10 +246,10 @@ class Workspace:
                     (part.n, part.i), torch.float32, CPU, Parts(indices, rows)
                 )
         if self.sparse_parts:
-            weight_gradients(self.address, len(self.stages), B, count)
+            weight_gradients(first, depths, B, count)
         if lookup is not None:
-            first, record = self.parts[0], self.table[0]
-            entries = (int(record["values"]), int(record["columns"]), first.k) if first.k else None
+            k, record = self.parts[0].k, self.table[0]
+            entries = (int(record["values"]), int(record["columns"]), k) if k else None
             gradients[-1] = lookup.gradient(B, int(record["weight"]), entries, self.grad_x)
         return grad_x, gradients
 
@@ -249,7 +270,8 @@ class Workspace:
             slope = None if part.slope is None else part.slope[:B]
             inputs = z
             last = part is self.parts[-1]
-            z = self.parts[depth + 1].z[:B] if not last else None if out is None else out.view(B, -1)
+            z = self.z if out is None else out.view(B, -1)
+            z = self.parts[depth + 1].z[:B] if not last else None if z is None else z[:B]
             if part.stage.activation is RELU and z is not None:
                 slope = (~(z <= 0)).to(z.dtype) * keep_scale(float(self.table[depth]["p"]))
             saved.append(SavedStage(inputs, slope))
