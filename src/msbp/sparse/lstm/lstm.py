@@ -45,6 +45,11 @@ class FusedLSTM(Converted, nn.LSTM):
         lstm.__class__ = cls
         return cast(Self, lstm)
 
+    def revert(self) -> None:
+        """Turn into an nn.LSTM in place, which computes with a list of its parameters: with those of now."""
+        super().revert()
+        self._init_flat_weights()
+
     @property
     def out_features(self) -> int:
         """Return the width that k is a part of: that of one gate."""
