@@ -90,7 +90,8 @@ def convert(
     An nn.Sequential that holds a sparse linear layer becomes a Chain. ValueError if a setting is out of range
     or applies to no layer, a pattern fits no layer, or no layer is hidden; the model is unchanged then.
     """
-    ratios, layers, exclude = choice.ratios_of(r), choice.reusable(layers), choice.reusable(exclude)
+    r, layers, exclude = (choice.settled(model, argument) for argument in (r, layers, exclude))
+    ratios = choice.ratios_of(r)
     choice.check_min_width(min_width)
     flags = {"skip_zero_rows": skip_zero_rows, "save_memory": save_memory, "dropout": dropout}
     for argument, flag in flags.items():

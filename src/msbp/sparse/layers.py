@@ -2,8 +2,10 @@
 
 import fnmatch
 import functools
+import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from numbers import Integral
 from typing import Any
 
@@ -142,9 +144,22 @@ def listed(layers: Layers) -> list[Pattern]:
     return list(layers) if isinstance(layers, Iterable) else []
 
 
-def reusable(layers: Layers | None) -> Layers | None:
-    """Return an argument that can be read more than once: an iterator as a list, anything else as it is."""
-    return list(layers) if isinstance(layers, Iterator) else layers
+def settled(model: nn.Module, patterns: Any) -> Any:
+    """Return an argument such that it can be read twice and a module with several names has its first."""
+    if isinstance(patterns, Mapping):
+        return {first_name(model, pattern): value for pattern, value in patterns.items()}
+    if isinstance(patterns, Iterable) and not isinstance(patterns, str):
+        return [first_name(model, pattern) for pattern in patterns]
+    return first_name(model, patterns)
+
+
+def first_name(model: nn.Module, pattern: Any) -> Any:
+    """Return the first dotted name of the module that a name stands for; anything else as it is."""
+    if is_name(pattern):
+        with suppress(AttributeError):
+            module = model.get_submodule(pattern)
+            return next((name for name, other in model.named_modules() if other is module), pattern)
+    return pattern
 
 
 def is_name(pattern: Pattern) -> bool:
@@ -190,7 +205,7 @@ def hidden(
     """
     groups = hidden_groups(model)
     if groups is not None:
-        return [name for group in groups for name in group], {}
+        return list(dict.fromkeys(settled(model, itertools.chain(*groups)))), {}
     linear = {name: module for name, module in model.named_modules() if is_linear(module)}
     outputs = output_layers(model, linear, last)
     skipped = {
