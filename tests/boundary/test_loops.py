@@ -19,9 +19,11 @@ from msbp.sparse.torch_compat import Converted
 from .networks import (
     ENTRIES,
     KINDS,
+    B,
     assert_close,
     batch,
     build,
+    c,
     each_entry,
     each_install,
     each_kind,
@@ -326,6 +328,22 @@ def test_revert_gives_the_plain_network_back(kind, how):
     assert_close(gradients(model), gradients(plain), 0)
     assert all(type(p.grad) is torch.Tensor for p in model.parameters())
     install(model, kind, how, r=0.5, gamma=0.5)
+
+
+@each_kind
+def test_several_gradients_at_once_are_refused_and_leave_the_memory_as_it_is(kind):
+    model = install(build(kind), kind, r=0.25, gamma=0.8)
+    x, y = batch(kind)
+    cross_entropy(model(x), y).backward()
+    before, parameters, some = held(model), list(model.parameters()), torch.randn(2, B, c)
+    tools = (
+        lambda out: torch.autograd.grad(out, parameters, some, is_grads_batched=True),
+        lambda out: torch.vmap(lambda each: torch.autograd.grad(out, parameters, each))(some),
+    )
+    for tool in tools:
+        with pytest.raises(RuntimeError, match="converted layer takes one gradient at a time"):
+            tool(model(x))
+    assert_close(held(model), before, 0)
 
 
 @each_install

@@ -9,11 +9,11 @@ from contextlib import suppress
 from numbers import Integral
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from .memory import is_number
-from .torch_compat import Converted
+from .torch_compat import Converted, is_batched, transforming
 
 Pattern = str | re.Pattern[str]  # a dotted name, a glob, or a regular expression that is searched for
 Layers = Pattern | Iterable[Pattern] | Callable[[str, nn.Module], bool]
@@ -24,8 +24,10 @@ OUTPUT_NAMES = (*OUTPUT_CONTAINERS, "decoder")
 ADAPTER = re.compile(r"(^|[._])(lora|adapters?)([._]|$)", re.IGNORECASE)
 
 
-def refuse_reverted(backward: Callable) -> Any:
-    """Return a backward pass that raises RuntimeError where a layer was reverted since the forward pass."""
+def with_reasons(backward: Callable) -> Any:
+    """Return a backward pass that raises RuntimeError with the reason where a layer was reverted since the
+    forward pass, and where it fails for several gradients at once.
+    """
 
     @functools.wraps(backward)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -36,6 +38,15 @@ def refuse_reverted(backward: Callable) -> Any:
                 raise
             raise RuntimeError(
                 f"{error.obj} was reverted between the forward and the backward pass; run both again"
+            ) from error
+        except RuntimeError as error:
+            if transforming() is None and not any(
+                isinstance(arg, Tensor) and is_batched(arg) for arg in args
+            ):
+                raise
+            raise RuntimeError(
+                "the backward pass of a converted layer takes one gradient at a time: leave out vmap, "
+                "is_grads_batched=True or vectorize=True"
             ) from error
 
     return run

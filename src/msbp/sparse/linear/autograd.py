@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..buffers import Layouts, address, address_of, empty, kernels_allowed, plain, supports
-from ..layers import refuse_reverted
+from ..layers import with_reasons
 from ..torch_compat import Context, autocast_anywhere, eager
 from .stage import SavedStage, Stage, pull, push
 from .workspace import Table, Workspace
@@ -231,7 +231,7 @@ class Pass(torch.autograd.Function):
 
     @staticmethod
     @eager
-    @refuse_reverted
+    @with_reasons
     def backward(ctx: PassContext, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise RuntimeError(

@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 from ..buffers import address, empty, plain, uses_kernel, zeros
 from ..kernels import embedding as kernels
 from ..kernels import parallel
+from ..layers import with_reasons
 from ..row_sparse import RowSparseGradient
 from ..torch_compat import SGEMM, Context, Converted, eager, eager_forward
 
@@ -58,6 +59,7 @@ class RowLookup(torch.autograd.Function):
 
     @staticmethod
     @eager
+    @with_reasons
     @once_differentiable
     def backward(ctx: LookupContext, grad: Tensor) -> tuple[None, None, Tensor]:
         (ids,), V = ctx.saved_tensors, ctx.rows
