@@ -37,7 +37,7 @@ class RowEmbedding(Converted, nn.Embedding):
     def forward(self, ids: Tensor) -> Tensor:
         """Return x (..., E) of ids (...)."""
         weight = self.weight
-        learns = torch.is_grad_enabled() and weight.requires_grad
+        learns = torch.is_grad_enabled() and weight.requires_grad and not ids.is_nested
         if learns and has_ordinary_rows(self) and uses_kernel(weight) and ids.numel():
             return RowLookup.apply(self.padding_idx, ids, weight)
         return super().forward(ids)
