@@ -142,7 +142,6 @@ class SparseLSTM(KeepsEntries, FusedLSTM):
     sparsifier: Sparsifier
     listable: bool
     dense_bias: bool
-    enabled: bool
     memory: nn.ModuleDict
 
     @classmethod
@@ -168,8 +167,7 @@ class SparseLSTM(KeepsEntries, FusedLSTM):
         return sparse
 
     def _gradient(self, direction: str) -> Propagation:
-        active = self.enabled and self.training
-        return partial(self._sparse_gradient, direction) if active else full_gradient
+        return partial(self._sparse_gradient, direction) if self.active else full_gradient
 
     def _sparse_gradient(
         self, direction: str, weights: Weights, saved: Saved, steps: Sequence[slice]
