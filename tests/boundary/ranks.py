@@ -11,12 +11,14 @@ from torch.nn.parallel import DistributedDataParallel
 
 from msbp import optim
 from msbp.sparse import convert, cross_entropy, memories
+from msbp.sparse.memory import MEMORIES
 
-from .networks import ENTRIES, INSTALLS, KINDS, batch, build, gradients, install, weights
+from .networks import ENTRIES, INSTALLS, KINDS, batch, build, c, gradients, i, install, weights
 
 OPTIONS = inspect.signature(DistributedDataParallel.__init__).parameters
 BROADCAST = next(name for name in ("forward_sync_buffers", "broadcast_buffers") if name in OPTIONS)
 WAYS = [*[(entry, False) for entry in ENTRIES], ("backward", True)]
+MEMORY_CASES = list(itertools.product((True, False), MEMORIES))
 CASES = [(kind, how, *way) for kind, how, way in itertools.product(KINDS, INSTALLS, WAYS)]
 
 
@@ -48,18 +50,22 @@ def train(kind: str, how: str, entry: str, views: bool) -> dict[str, dict[str, t
     return {"found": result, "expected": target, "weights": weights(model)}
 
 
-def memory_at_forward(broadcast: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a layer's memory after a rank's first backward pass, and that of its second forward pass."""
+def memories_at_forward(broadcast: bool, memory: str) -> tuple[dict[str, torch.Tensor], ...]:
+    """Return the memories after a rank's first backward pass, and those of its second forward pass.
+
+    The ranks have batches of different sizes.
+    """
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(8, 40), torch.nn.ReLU(), torch.nn.Linear(40, 3))
-    convert(model, r=0.1, layers=["0"])
+    model = build("chain")
+    convert(model, r=0.25, memory=memory, layers=["0", "2"])
     parallel = DistributedDataParallel(model, **{BROADCAST: broadcast})
-    torch.manual_seed(1 + dist.get_rank())
-    x, y = torch.randn(6, 8), torch.randint(3, (6,))
+    rows = 6 + dist.get_rank()
+    torch.manual_seed(rows)
+    x, y = torch.randn(rows, i), torch.randint(c, (rows,))
     cross_entropy(parallel(x), y).backward()
-    after = memories(model)["0"].m.clone()
+    after = {name: held.m.clone() for name, held in memories(model).items()}
     parallel(x)
-    return after, memories(model)["0"].m.clone()
+    return after, {name: held.m.clone() for name, held in memories(model).items()}
 
 
 def main(folder: Path, rank: int) -> None:
@@ -67,8 +73,6 @@ def main(folder: Path, rank: int) -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
     torch.save({case: train(*case) for case in CASES}, folder / f"{rank}.pt")
-    torch.save(
-        {broadcast: memory_at_forward(broadcast) for broadcast in (True, False)}, folder / f"m{rank}.pt"
-    )
+    torch.save({case: memories_at_forward(*case) for case in MEMORY_CASES}, folder / f"m{rank}.pt")
     dist.barrier()  # no process leaves while another still uses the group
     dist.destroy_process_group()

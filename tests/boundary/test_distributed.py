@@ -7,7 +7,7 @@ import torch
 from torch import multiprocessing
 
 from .networks import assert_close
-from .ranks import CASES, main
+from .ranks import CASES, MEMORY_CASES, main
 
 
 @pytest.fixture(scope="module")
@@ -36,10 +36,12 @@ def test_two_ranks_have_the_average_of_their_gradients_and_equal_weights(folder)
                 assert all(torch.equal(t, other[what][name]) for name, t in one[what].items()), (case, what)
 
 
-def test_the_first_ranks_memory_is_broadcast_unless_buffers_are_not(folder):
+def test_the_first_ranks_memory_is_broadcast_unless_it_is_of_slots_or_buffers_are_not(folder):
     first, second = (torch.load(folder / f"m{rank}.pt") for rank in range(2))
-    for broadcast in (True, False):
-        (ours, ours_then), (theirs, theirs_then) = first[broadcast], second[broadcast]
-        assert not torch.equal(ours, theirs)
-        assert torch.equal(ours_then, ours)
-        assert torch.equal(theirs_then, ours if broadcast else theirs)
+    assert list(first) == list(second) == MEMORY_CASES
+    for broadcast, memory in MEMORY_CASES:
+        (ours, ours_then), (theirs, theirs_then) = first[broadcast, memory], second[broadcast, memory]
+        assert ours.keys() == theirs.keys() == {"0", "2"}
+        assert not any(torch.equal(m, theirs[name]) for name, m in ours.items())
+        assert_close(ours_then, ours, 0)
+        assert_close(theirs_then, ours if broadcast and memory != "per_slot" else theirs, 0)

@@ -8,17 +8,22 @@ import warnings
 import pytest
 import torch
 from torch import multiprocessing, nn
+from torch.nn.utils.parametrizations import weight_norm
+from torch.nn.utils.parametrize import remove_parametrizations
 
 from msbp import optim
 from msbp.sparse import RowSparseGradient, cross_entropy, memories, revert
 from msbp.sparse import backward as sparse_backward
+from msbp.sparse.torch_compat import Converted
 
 from .networks import (
     ENTRIES,
     KINDS,
+    B,
     assert_close,
     batch,
     build,
+    c,
     each_entry,
     each_install,
     each_kind,
@@ -323,6 +328,47 @@ def test_revert_gives_the_plain_network_back(kind, how):
     assert_close(gradients(model), gradients(plain), 0)
     assert all(type(p.grad) is torch.Tensor for p in model.parameters())
     install(model, kind, how, r=0.5, gamma=0.5)
+
+
+@each_kind
+def test_several_gradients_at_once_are_refused_and_leave_the_memory_as_it_is(kind):
+    model = install(build(kind), kind, r=0.25, gamma=0.8)
+    x, y = batch(kind)
+    cross_entropy(model(x), y).backward()
+    before, parameters, some = held(model), list(model.parameters()), torch.randn(2, B, c)
+    tools = (
+        lambda out: torch.autograd.grad(out, parameters, some, is_grads_batched=True),
+        lambda out: torch.vmap(lambda each: torch.autograd.grad(out, parameters, each))(some),
+    )
+    for tool in tools:
+        with pytest.raises(RuntimeError, match="converted layer takes one gradient at a time"):
+            tool(model(x))
+    assert_close(held(model), before, 0)
+
+
+@each_install
+@each_kind
+def test_a_parametrized_layer_is_reverted_once_its_parametrization_is_removed(kind, how):
+    model = install(build(kind), kind, how, r=0.25, gamma=0.8)
+    parametrized = [m for m in model.modules() if isinstance(m, Converted) and list(m.parameters(False))]
+    names = {}
+    for module in parametrized:
+        names[module] = next(name for name, p in module.named_parameters(recurse=False) if p.dim() > 1)
+        weight_norm(module, names[module])
+    before = [*map(type, model.modules())]
+    x, y = batch(kind)
+    if parametrized:
+        with pytest.raises(ValueError, match="is parametrized: .*remove_parametrizations"):
+            revert(model)
+    assert [*map(type, model.modules())] == before
+    cross_entropy(model(x), y).backward()
+    for module in parametrized:
+        remove_parametrizations(module, names[module])
+    revert(model)
+    assert [*map(type, model.modules())] == [*map(type, build(kind).modules())]
+    model.zero_grad()
+    cross_entropy(model(x), y).backward()
+    assert all(p.grad is not None for p in model.parameters())
 
 
 @each_kind

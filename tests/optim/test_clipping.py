@@ -72,3 +72,20 @@ def test_clipping_takes_torchs_arguments(norm_type):
     models[0][-1].bias.grad[0] = torch.nan
     with pytest.raises(RuntimeError, match="norm"):
         optim.clip_grad_norm_(models[0].parameters(), 0.1, norm_type, error_if_nonfinite=True)
+
+
+@pytest.mark.parametrize("norm_type", [1.0, 2, "inf"])
+def test_gradients_without_any_row_are_clipped_as_zeros(norm_type):
+    """Of some layers or of all."""
+    model, (x, _) = network(), batch()
+    for last in (1.0, 0.0):
+        model.zero_grad()
+        (0 * model(x)).sum().backward()
+        model[-1].bias.grad += last
+        assert not model[0].weight.grad.parts()[1].numel()
+        dense = [p.grad.clone().to_dense() for p in model.parameters()]
+        expected = nn.utils.get_total_norm(dense, float(norm_type))
+        optim.clip_grad_value_(model.parameters(), 1e6)
+        actual = optim.clip_grad_norm_(model.parameters(), 0.1, norm_type)
+        torch.testing.assert_close(actual, expected)
+        assert model[0].weight.grad.parts() is not None

@@ -11,11 +11,13 @@ import pickle
 import pytest
 import torch
 from torch.nn.utils import parametrizations
+from torch.optim.swa_utils import AveragedModel
 
 from msbp.sparse import fuse, memories
 
 from .problems import (
     ENTRIES,
+    B,
     assert_close,
     batch,
     c,
@@ -117,6 +119,18 @@ def test_the_memory_follows_the_network_to_another_dtype(backward, memory):
     backward(model, *batch())
     assert all(grad.dtype == torch.float32 for grad in state(model).values())
     assert {held.m.device.type for held in memories(model.to("meta")).values()} == {"meta"}
+
+
+@each_memory
+@pytest.mark.parametrize("use_buffers", [False, True])
+def test_an_average_of_models_whose_batches_differ_in_size_goes_on(use_buffers, memory):
+    model = converted(memory=memory)
+    averaged = AveragedModel(model, use_buffers=use_buffers)
+    for rows in (B, 2 * B, 3):
+        ENTRIES["autograd"](model, *batch(rows=rows))
+        averaged.update_parameters(model)
+        for p, q in zip(averaged.module.parameters(), model.parameters(), strict=True):
+            torch.testing.assert_close(p, q)
 
 
 def test_the_memory_is_not_in_the_state_dict_and_is_restored_separately():

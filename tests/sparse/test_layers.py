@@ -204,6 +204,22 @@ def test_an_iterator_of_patterns_is_read_as_a_list(argument):
     assert given == listed and ("0" in given) == (argument == "layers")
 
 
+def test_a_layer_with_several_names_is_converted_once_under_the_first():
+    def build(groups=None):
+        model = nn.Module()
+        model.a = model.b = nn.Linear(9, 9)
+        model.inner = nn.Sequential(model.a, nn.Linear(9, 9), nn.Linear(9, 2))
+        if groups:
+            model.msbp_hidden_layers = groups
+        return model
+
+    for names in ("b", ["b"], ["b", "a"], ["a", "inner.0"]):
+        assert convert(build(), 0.5, layers=names) == {"a": 4}
+        assert list(convert(build(), 0.5, exclude=names)) == ["inner.1"]
+    assert convert(build(), {"b": 1.0}) == {"a": 9}
+    assert list(convert(build([["a"], ["b"], ["inner.1", "inner.0"]]))) == ["a", "inner.1"]
+
+
 def test_layers_that_cannot_be_sparse_are_named_with_the_reason():
     model = nn.ModuleDict({
         "attention": nn.MultiheadAttention(16, 2), "gru": nn.GRU(16, 16), "first": nn.Linear(16, 16),

@@ -137,6 +137,11 @@ READS = {
     "tolist": lambda g: torch.tensor(g.tolist()),
     "data_ptr": lambda g: torch.tensor(g.data_ptr() != 0),
     "storage": lambda g: torch.tensor(g.untyped_storage().nbytes()),
+    "shared memory": lambda g: g.share_memory_().sum(),
+    "dlpack": lambda g: torch.from_dlpack(g).clone(),
+    "dlpack of an alias": lambda g: torch.from_dlpack(g.detach()).clone(),
+    "dlpack by numpy": lambda g: torch.from_numpy(np.from_dlpack(g.detach()).copy()),
+    "dlpack's device": lambda g: torch.tensor(g.__dlpack_device__()),
     "norm": lambda g: g.norm(),
     "abs": lambda g: g.abs().sum(),
     "row": lambda g: g[4],
@@ -175,6 +180,9 @@ WRITES = {
     "add a number": lambda g: g.add_(1.0),
     "add half": lambda g: g.add_(torch.ones(8, 3), alpha=0.5),
     "add a row": lambda g: g.add_(torch.ones(3)),
+    "apply": lambda g: g.apply_(lambda value: value + 1).mul_(2),
+    "map": lambda g: g.map_(torch.ones(8, 3), lambda value, other: value + other).mul_(2),
+    "map two": lambda g: g.map2_(g, torch.ones(8, 3), lambda value, *others: value + sum(others)).mul_(2),
 }
 
 
@@ -183,6 +191,26 @@ def test_every_way_to_change_a_gradient_changes_it(write):
     sparse, dense = gradient()
     write(sparse), write(dense)
     torch.testing.assert_close(sparse.to_dense(), dense)
+
+
+RESHAPES = {
+    "set_": lambda g: g.set_(torch.ones(3)),
+    "resize_": lambda g: g.resize_(3, 3),
+    "resize_as_": lambda g: g.resize_as_(torch.ones(3, 3)),
+    "t_": lambda g: g.t_(),
+    "unsqueeze_": lambda g: g.data.unsqueeze_(0),
+}
+
+
+@pytest.mark.filterwarnings("ignore:non-inplace resize")
+@pytest.mark.parametrize("name", RESHAPES)
+def test_every_way_to_reshape_a_gradient_in_place_is_refused_and_changes_nothing(name):
+    sparse, dense = gradient()
+    with pytest.raises(RuntimeError, match=f"{name} cannot reshape a RowSparseGradient in place"):
+        RESHAPES[name](sparse)
+    assert sparse.parts() is not None and torch.equal(sparse.to_dense(), dense)
+    other = torch.ones(2)
+    assert torch.equal(other.set_(sparse), dense) and sparse.detach_() is sparse
 
 
 @pytest.mark.parametrize("second", [(1, 4), (0, 4), (5,), (), (0, 2, 3, 5, 7)], ids=str)

@@ -47,4 +47,5 @@ def clip_grad_value_(
 def values(parameters: Iterable[Tensor] | Tensor) -> list[Tensor]:
     """Return the tensors with all gradient entries that may differ from zero."""
     listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    return [values_of(p.grad) for p in listed if p.grad is not None]
+    found = [values_of(p.grad) for p in listed if p.grad is not None]
+    return [tensor for tensor in found if tensor.numel()]  # without entries there is no largest one

@@ -90,7 +90,8 @@ def convert(
     An nn.Sequential that holds a sparse linear layer becomes a Chain. ValueError if a setting is out of range
     or applies to no layer, a pattern fits no layer, or no layer is hidden; the model is unchanged then.
     """
-    ratios, layers, exclude = choice.ratios_of(r), choice.reusable(layers), choice.reusable(exclude)
+    r, layers, exclude = (choice.settled(model, argument) for argument in (r, layers, exclude))
+    ratios = choice.ratios_of(r)
     choice.check_min_width(min_width)
     flags = {"skip_zero_rows": skip_zero_rows, "save_memory": save_memory, "dropout": dropout}
     for argument, flag in flags.items():
@@ -175,13 +176,20 @@ def revert(model: nn.Module) -> list[str]:
     """Give a model its plain torch layers back, in place; return the names of layers that were converted.
 
     Parameters, hooks and keys stay, memories are dropped. For tools that go by the class of a layer, such as
-    export, quantization and torch.jit.script, and before converting with other settings.
+    export, quantization and torch.jit.script, and before converting with other settings. ValueError if a
+    layer was parametrized since, by a class of torch's that derives from ours; the model is unchanged then.
     """
+    converted = [(name, module) for name, module in model.named_modules() if isinstance(module, Converted)]
+    for name, layer in converted:
+        if parametrize.is_parametrized(layer):
+            raise ValueError(
+                f"{name or 'the model'} is parametrized: before msbp.sparse.revert(model), call "
+                "torch.nn.utils.parametrize.remove_parametrizations"
+            )
     for module in model.modules():
         REMARKS.pop(module, None)
-    converted = [(name, module) for name, module in model.named_modules() if isinstance(module, Converted)]
-    for _, module in converted:
-        module.revert()
+    for _, layer in converted:
+        layer.revert()
     return [name for name, _ in converted]
 
 

@@ -14,11 +14,10 @@ from torch import Tensor, fx, nn
 from .buffers import empty, kernels_allowed, plain, supports
 from .kernels import parallel
 from .kernels.chain_forward import drop
+from .kernels.simd import KEY_STEP, ROUNDS
 from .torch_compat import Context, Converted, dispatch_modes, eager_forward, is_batched, transforming
 
 WORD = 0xFFFFFFFF
-DEPTH_STEP = 0x9E3779B9  # 2**32 over the golden ratio: keys of neighbouring depths share no pattern
-ROUNDS = ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1))  # lowbias32 (Wellons), as shifts and factors
 
 
 def draw_key() -> int:
@@ -28,7 +27,7 @@ def draw_key() -> int:
 
 def key_at(key: int, depth: int) -> int:
     """Return the key of one stage of a chain."""
-    return (key + DEPTH_STEP * depth) & WORD
+    return (key + KEY_STEP * depth) & WORD
 
 
 def threshold(p: float) -> int:

@@ -2,16 +2,18 @@
 
 import fnmatch
 import functools
+import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from numbers import Integral
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
 from .memory import is_number
-from .torch_compat import Converted
+from .torch_compat import Converted, is_batched, transforming
 
 Pattern = str | re.Pattern[str]  # a dotted name, a glob, or a regular expression that is searched for
 Layers = Pattern | Iterable[Pattern] | Callable[[str, nn.Module], bool]
@@ -22,8 +24,10 @@ OUTPUT_NAMES = (*OUTPUT_CONTAINERS, "decoder")
 ADAPTER = re.compile(r"(^|[._])(lora|adapters?)([._]|$)", re.IGNORECASE)
 
 
-def refuse_reverted(backward: Callable) -> Any:
-    """Return a backward pass that raises RuntimeError where a layer was reverted since the forward pass."""
+def with_reasons(backward: Callable) -> Any:
+    """Return a backward pass that raises RuntimeError with the reason where a layer was reverted since the
+    forward pass, and where it fails for several gradients at once.
+    """
 
     @functools.wraps(backward)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -34,6 +38,15 @@ def refuse_reverted(backward: Callable) -> Any:
                 raise
             raise RuntimeError(
                 f"{error.obj} was reverted between the forward and the backward pass; run both again"
+            ) from error
+        except RuntimeError as error:
+            if transforming() is None and not any(
+                isinstance(arg, Tensor) and is_batched(arg) for arg in args
+            ):
+                raise
+            raise RuntimeError(
+                "the backward pass of a converted layer takes one gradient at a time: leave out vmap, "
+                "is_grads_batched=True or vectorize=True"
             ) from error
 
     return run
@@ -142,9 +155,22 @@ def listed(layers: Layers) -> list[Pattern]:
     return list(layers) if isinstance(layers, Iterable) else []
 
 
-def reusable(layers: Layers | None) -> Layers | None:
-    """Return an argument that can be read more than once: an iterator as a list, anything else as it is."""
-    return list(layers) if isinstance(layers, Iterator) else layers
+def settled(model: nn.Module, patterns: Any) -> Any:
+    """Return an argument such that it can be read twice and a module with several names has its first."""
+    if isinstance(patterns, Mapping):
+        return {first_name(model, pattern): value for pattern, value in patterns.items()}
+    if isinstance(patterns, Iterable) and not isinstance(patterns, str):
+        return [first_name(model, pattern) for pattern in patterns]
+    return first_name(model, patterns)
+
+
+def first_name(model: nn.Module, pattern: Any) -> Any:
+    """Return the first dotted name of the module that a name stands for; anything else as it is."""
+    if is_name(pattern):
+        with suppress(AttributeError):
+            module = model.get_submodule(pattern)
+            return next((name for name, other in model.named_modules() if other is module), pattern)
+    return pattern
 
 
 def is_name(pattern: Pattern) -> bool:
@@ -190,7 +216,7 @@ def hidden(
     """
     groups = hidden_groups(model)
     if groups is not None:
-        return [name for group in groups for name in group], {}
+        return list(dict.fromkeys(settled(model, itertools.chain(*groups)))), {}
     linear = {name: module for name, module in model.named_modules() if is_linear(module)}
     outputs = output_layers(model, linear, last)
     skipped = {

@@ -1,9 +1,9 @@
 """Gradient memory: what was not propagated, carried to the next step (Algorithm 2 of the paper).
 
 Letters: B batch, n width (out_features), m memory. The paper has one example a step and leaves a
-mini-batch open; the three kinds below are three readings of it. m is a buffer that is not in the
-state_dict unless `in_state_dict` is set, so that weights load into models with and without memory; `m` and
-`load` are for other checkpoints.
+mini-batch open; the three kinds below are three readings of it. m is a buffer (of slots, an attribute) that
+is not in the state_dict unless `in_state_dict` is set, so that weights load into models with and without
+memory; `m` and `load` are for other checkpoints.
 """
 
 from abc import ABC, abstractmethod
@@ -60,12 +60,17 @@ class GradientMemory(nn.Module, ABC):
         left = carried - g
         return g, left if added is m else left + (m - added)
 
+    def held(self) -> Tensor:
+        """Return m; nn.Module's own access takes a microsecond."""
+        m: Any = self._buffers["m"]
+        return m
+
     def on(self, tensor: Tensor, width: int) -> Tensor:
         """Return m on the device and of the type of a tensor, moved there if it is not; from meta it is zero.
 
         RuntimeError if m is not of this width or kind.
         """
-        m: Any = self._buffers["m"]  # nn.Module's own access takes a microsecond
+        m = self.held()
         shape = m.shape
         if len(shape) != 2 or shape[1] != width or not self.fits(shape[0]):
             raise RuntimeError(
@@ -85,10 +90,14 @@ class GradientMemory(nn.Module, ABC):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         before = self.m
-        super()._apply(fn, recurse)
+        self._move(fn, recurse)
         if not self.m.is_meta and (before.is_meta or not torch.equal(before.to(self.m), self.m)):
             self.clear()  # to_empty leaves uninitialized numbers
         return self
+
+    def _move(self, fn: Callable[[Tensor], Tensor], recurse: bool) -> None:
+        """Have nn.Module apply a cast or move to m and to all that a control holds."""
+        super()._apply(fn, recurse)
 
     def store(self, m: Tensor) -> None:
         """Replace the memory by one that `estimate` or a kernel formed, as the control has it."""
@@ -173,7 +182,11 @@ class AdaptiveMemory(SharedMemory):
 
 
 class SlotMemory(GradientMemory):
-    """One vector for each index in the batch, grown as needed; a short batch leaves the other slots alone."""
+    """One vector for each index in the batch, grown as needed; a short batch leaves the other slots alone.
+
+    m is no buffer: tools that broadcast or average buffers take them to be as large in all copies of a model,
+    and the slots of a process under DistributedDataParallel belong to its own examples.
+    """
 
     has_kernel = True
 
@@ -181,6 +194,16 @@ class SlotMemory(GradientMemory):
         self, out_features: int, gamma: float, rows: int = 0, *, control: MemoryControl | None = None
     ):
         super().__init__(out_features, gamma, rows, control=control)
+        m = self.m
+        del self.m
+        self.m = m
+
+    def held(self) -> Tensor:
+        return self.m
+
+    def _move(self, fn: Callable[[Tensor], Tensor], recurse: bool) -> None:
+        super()._move(fn, recurse)
+        self.m = fn(self.m)
 
     def estimate(self, grad_h: Tensor, sparsifier: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
         slots = self.m.new_zeros(max(len(grad_h), len(self.m)), self.m.shape[1])

@@ -4,9 +4,8 @@ Letters: n rows and i columns of the weight, u rows that have a gradient.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, SupportsIndex
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
@@ -47,7 +46,8 @@ class RowSparseGradient(Tensor):
     `parts()` gives the indices (u, int64, distinct) and the rows (u, i) to an optimizer that takes them as
     they are. An operation that needs the values turns the gradient into a dense tensor, once, so that
     torch's optimizers, hooks, clipping, scaling, communication and serialization see an ordinary gradient.
-    The sum of two of them has the union of their rows.
+    The sum of two of them has the union of their rows. Its shape is fixed. Functions in C that ask neither
+    torch nor a method for the memory, such as torch.utils.dlpack.to_dlpack, must be given `to_dense()`.
     """
 
     _parts: Parts
@@ -113,9 +113,12 @@ class RowSparseGradient(Tensor):
         own = SPECIAL.get(func)
         if own is not None and not kwargs:
             return own(*args)
+        in_place = func._schema.name.endswith("_") and args and isinstance(args[0], cls)
+        if in_place and torch.Tag.inplace_view in func.tags:
+            name = func._schema.name.removeprefix("aten::")
+            raise RuntimeError(f"{name} cannot reshape a {cls.__name__} in place: call it on its to_dense()")
         dense = tree_map_only(cls, cls.to_dense, (args, kwargs or {}))
         out = func(*dense[0], **dense[1])
-        in_place = func._schema.name.endswith("_") and args and isinstance(args[0], cls)
         return args[0] if in_place else out
 
     # torch assigns this without an operation, as when a module is cast
@@ -129,33 +132,34 @@ class RowSparseGradient(Tensor):
         Tensor.data.__set__(self, value)  # type: ignore[attr-defined]
         self._parts = value._parts if isinstance(value, RowSparseGradient) else Parts(dense=value)
 
-    # these read memory without an operation that torch would dispatch
-    def numpy(self, *, force: bool = False) -> np.ndarray:
-        return self.to_dense().numpy(force=force)
-
-    def data_ptr(self) -> int:
-        return self.to_dense().data_ptr()
-
-    def untyped_storage(self) -> torch.UntypedStorage:
-        return self.to_dense().untyped_storage()
-
-    def tolist(self) -> list:
-        return self.to_dense().tolist()
-
-    def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray:
-        return self.to_dense().__array__(*args, **kwargs)
-
     def __deepcopy__(self, memo: dict[int, object]) -> Tensor:
         memo[id(self)] = copy = clone(self)
         return copy
-
-    def __reduce_ex__(self, protocol: SupportsIndex) -> str | tuple:
-        return self.to_dense().__reduce_ex__(protocol)
 
     def __repr__(self, *, tensor_contents: object = None) -> str:  # type: ignore[override]
         parts = self.parts()
         held = "dense" if parts is None else f"{len(parts[0])} rows"
         return f"RowSparseGradient(shape={tuple(self.shape)}, {held}, dtype={self.dtype})"
+
+
+def through_dense(name: str) -> Callable[..., Any]:
+    """Return the method of this name that runs that of the dense form, which is what it may change."""
+
+    def method(self: RowSparseGradient, *args: Any, **kwargs: Any) -> Any:
+        form = self.to_dense()
+        out = getattr(form, name)(*map(dense, args), **kwargs)
+        return self if out is form else out
+
+    method.__name__ = name
+    return method
+
+
+# These reach for the memory without an operation that torch would dispatch.
+for name in (
+    "numpy", "tolist", "data_ptr", "const_data_ptr", "untyped_storage", "apply_", "map_", "map2_",
+    "__array__", "__dlpack__", "__dlpack_device__", "__reduce_ex__",
+):  # fmt: skip
+    setattr(RowSparseGradient, name, through_dense(name))
 
 
 def parts_of(gradient: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -223,6 +227,7 @@ def dense(value: Any) -> Any:
 
 SPECIAL: dict[OpOverload, Callable[..., Tensor]] = {
     aten.detach.default: detach,
+    aten.detach_.default: lambda gradient: gradient,  # which has no history
     aten.clone.default: clone,
     aten.add.Tensor: add,
     aten.add_.Tensor: add_,

@@ -10,8 +10,9 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
+from .kernels.simd import KEY_STEP
+
 WORD = 0xFFFFFFFF
-STEP = 0x9E3779B9  # 2**32 over the golden ratio: consecutive seeds share no pattern
 
 
 class RunningState(nn.Module):
@@ -47,7 +48,7 @@ class Draws(RunningState):
         """Return the next generator, on the CPU."""
         key, count = self.state.tolist()
         self.state[1] += 1
-        return torch.Generator().manual_seed((key + STEP * count) & WORD)
+        return torch.Generator().manual_seed((key + KEY_STEP * count) & WORD)
 
 
 class Level(RunningState):

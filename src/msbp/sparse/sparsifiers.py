@@ -41,6 +41,12 @@ class KeepsEntries(nn.Module):
 
     name: str
     k: int
+    enabled: bool
+
+    @property
+    def active(self) -> bool:
+        """Return True if the backward pass is sparse at present: enabled, and in training mode."""
+        return self.enabled and self.training
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "k":

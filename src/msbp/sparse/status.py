@@ -121,7 +121,7 @@ def dense(model: nn.Module) -> Iterator[None]:
 
 def kept(module: nn.Module) -> int:
     """Return the k of a layer at present, 0 where its backward pass is dense."""
-    return module.k if isinstance(module, Sparse) and module.enabled and module.training else 0
+    return module.k if isinstance(module, Sparse) and module.active else 0
 
 
 def memory_of(module: nn.Module) -> tuple[float, str]:

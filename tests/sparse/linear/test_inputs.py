@@ -3,14 +3,16 @@
 Letters: i in_features, n out_features, B rows.
 """
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
-from msbp.sparse import convert
+from msbp.sparse import convert, memories
 from msbp.sparse.buffers import plain_torch
 
-from ..problems import assert_close
+from ..problems import assert_close, gradients
 
 i, n = 10, 16
 
@@ -78,6 +80,60 @@ def test_an_input_of_several_dimensions_that_changes_before_the_backward_pass_is
     x.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
+
+
+def ragged(layout):
+    rows = [torch.randn(3, i), torch.randn(5, i)]
+    return torch.nested.nested_tensor(rows, layout=layout)
+
+
+def sparse(convert_layout):
+    return convert_layout(torch.randn(4, i).relu())
+
+
+LAYOUTS = {
+    "jagged": lambda: ragged(torch.jagged),
+    "nested": lambda: ragged(torch.strided),
+    "COO": lambda: sparse(torch.Tensor.to_sparse),
+    "CSR": lambda: sparse(torch.Tensor.to_sparse_csr),
+}
+MODELS = {
+    "a layer": (lambda: nn.Linear(i, n), {"layers": [""]}),
+    "a chain": (
+        lambda: nn.Sequential(nn.Linear(i, n), nn.ReLU(), nn.Dropout(0.0), nn.Linear(n, n), nn.Linear(n, 3)),
+        {},
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested", "ignore:Sparse CSR")
+@pytest.mark.parametrize(("build", "options"), MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("draw", LAYOUTS.values(), ids=LAYOUTS)
+def test_a_nested_or_sparse_input_gets_torchs_own_passes(draw, build, options):
+    plain, x = build(), draw()
+    model = copy.deepcopy(plain)
+    convert(model, r=0.25, **options)
+    results = []
+    for network in (model, plain):
+        out = network(x)
+        out = out.to_padded_tensor(0.0) if out.is_nested else out
+        out.square().sum().backward()
+        results.append({"out": out.detach(), **{name: p.grad for name, p in network.named_parameters()}})
+        with torch.no_grad():
+            assert network(x).is_nested == x.is_nested
+    assert_close(*results, 1e-6)
+    assert not any(memory.m.any() for memory in memories(model).values())
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested")
+def test_nested_tokens_are_looked_up_with_torchs_own_passes():
+    plain = nn.Sequential(nn.Embedding(9, i), nn.Linear(i, n), nn.Linear(n, 3))
+    model = copy.deepcopy(plain)
+    convert(model, r=0.25)
+    tokens = torch.nested.nested_tensor([torch.arange(3), torch.arange(5)], layout=torch.jagged)
+    for network in (model, plain):
+        network(tokens).values().square().sum().backward()
+    assert_close(gradients(model), gradients(plain), 1e-6)
 
 
 LARGE = {

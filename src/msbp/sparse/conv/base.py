@@ -91,7 +91,6 @@ class SparseConvolution(KeepsEntries, Converted):
     k: int
     selection: Selection
     dense_bias: bool
-    enabled: bool
     step: int
     memory: GradientMemory | None
 
@@ -130,11 +129,6 @@ class SparseConvolution(KeepsEntries, Converted):
     def out_features(self) -> int:
         """Return the width that k is a part of: the channels, whatever the number of windows."""
         return self.out_channels
-
-    @property
-    def active(self) -> bool:
-        """Return True if the backward pass is sparse at present: enabled, and in training mode."""
-        return self.enabled and self.training
 
     def reset_parameters(self) -> None:
         """Initialize weight and bias as the plain layer does; clear the memory and the count of steps."""

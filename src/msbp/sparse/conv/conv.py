@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..buffers import uses_kernel
-from ..layers import refuse_reverted
+from ..layers import with_reasons
 from ..torch_compat import Context, eager, eager_forward
 from .base import SparseConvolution
 from .patches import Grid
@@ -82,7 +82,7 @@ class Convolve(torch.autograd.Function):
 
     @staticmethod
     @eager
-    @refuse_reverted
+    @with_reasons
     @once_differentiable
     def backward(ctx: ConvolveContext, grad: Tensor) -> tuple[Tensor | None, ...]:
         layer, (x, weight) = ctx.layer, ctx.saved_tensors
@@ -127,7 +127,7 @@ class Sparsify(torch.autograd.Function):
 
     @staticmethod
     @eager
-    @refuse_reverted
+    @with_reasons
     @once_differentiable
     def backward(ctx: SparsifyContext, grad: Tensor) -> tuple[Tensor, None]:
         rows, active, windows = rows_of(grad)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..buffers import uses_kernel
-from ..layers import refuse_reverted
+from ..layers import with_reasons
 from ..torch_compat import Context, Converted, eager, eager_forward
 from .base import SparseConvolution, flat_top_k
 from .patches import (
@@ -143,7 +143,7 @@ class MaxPass(torch.autograd.Function):
 
     @staticmethod
     @eager
-    @refuse_reverted
+    @with_reasons
     @once_differentiable
     def backward(ctx: MaxContext, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, index, offsets, weight, pooled, start = ctx.saved_tensors

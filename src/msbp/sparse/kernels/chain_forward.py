@@ -11,7 +11,7 @@ from numba import carray
 from .blas import product_nt
 from .compile import kernel
 from .parallel import LINE, parts_of, share, spread
-from .simd import BYTES, bools, floats, longs, plus, pointer, scramble, times
+from .simd import BYTES, KEY_STEP, bools, floats, longs, plus, pointer, scramble, times
 from .skip_zeros import product_of_used
 
 IDENTITY, RELU, TANH, CUBE = range(4)
@@ -44,7 +44,6 @@ def stage_table(address, count):
 
 
 WORD = 2**32
-DEPTH_STEP = 0x9E3779B9  # as in dropout.py
 
 
 @kernel
@@ -100,7 +99,7 @@ def sweep(job, part, parts):
     """Turn a part of the rows of a stage's product into its output z (and slope)."""
     table, count, depth, B, key = job
     s = stage_table(table, count)[depth]
-    n, stage_key = s.outputs, np.uint32(key + DEPTH_STEP * depth)
+    n, stage_key = s.outputs, np.uint32(key + KEY_STEP * depth)
     start, stop = share(part, parts, B, 1)
     z, bias, slope = floats(s.z, (B, n)), floats(s.bias, n), floats(s.slope, (B, n))
     for b in range(start, stop):

@@ -23,6 +23,8 @@ CACHE_LINE = 64  # bytes
 LADDER = (64, 16, 4, 1)  # floats at once, from the start of a row to its end
 WIDE = 16  # floats of one register of AVX-512
 WIDEST = 128  # floats whose sums fit into AVX-512's registers beside what they are made of
+ROUNDS = ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1))  # lowbias32 (Wellons), as shifts and factors
+KEY_STEP = 0x9E3779B9  # 2**32 over the golden ratio: consecutive keys or seeds share no pattern
 
 
 @intrinsic
@@ -126,7 +128,7 @@ def scramble(typing, word):
 
     def build(context, b, signature, args):
         h = b.trunc(args[0], I32)
-        for shift, factor in ((16, 0x7FEB352D), (15, 0x846CA68B), (16, 1)):
+        for shift, factor in ROUNDS:
             h = b.mul(b.xor(h, b.lshr(h, I32(shift))), I32(factor))
         return h
 

@@ -9,8 +9,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from ..buffers import Layouts, address, address_of, empty, kernels_allowed, plain, supports
-from ..layers import refuse_reverted
+from ..buffers import STRIDED, Layouts, address, address_of, empty, kernels_allowed, plain, supports
+from ..layers import with_reasons
 from ..torch_compat import Context, autocast_anywhere, eager
 from .stage import SavedStage, Stage, lowest, pull, push
 from .workspace import Table, Workspace
@@ -47,6 +47,8 @@ class StageRun:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the output (..., n) of the stages for x (..., i)."""
+        if x.layout is not STRIDED or x.is_nested:
+            return self.by_torch(x)
         *batch, width = x.shape
         parameters = self.parameters()
         first, last = parameters[0], parameters[2 * len(self.stages) - 2]
@@ -68,6 +70,14 @@ class StageRun:
         if len(batch) != 1:
             return self(x.reshape(-1, width)).view(*batch, len(last))
         return push(self.stages, x, parameters)[0]
+
+    def by_torch(self, x: Tensor) -> Tensor:
+        """Return the output for a sparse or nested x as torch computes it, with its own backward pass."""
+        parameters = self.parameters()
+        for depth, stage in enumerate(self.stages):
+            h = nn.functional.linear(x, *parameters[2 * depth : 2 * depth + 2])  # type: ignore[arg-type]
+            x = nn.functional.dropout(stage.activation.apply(h), stage.p, training=stage.p > 0)
+        return x
 
     def look_up(self, tokens: Tensor) -> Tensor | None:
         """Return the output of the stages for rows of the tokens (B, F), or None without kernel support."""
@@ -234,7 +244,7 @@ class Pass(torch.autograd.Function):
 
     @staticmethod
     @eager
-    @refuse_reverted
+    @with_reasons
     def backward(ctx: PassContext, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise RuntimeError(

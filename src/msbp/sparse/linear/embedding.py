@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 from ..buffers import address, empty, plain, uses_kernel, zeros
 from ..kernels import embedding as kernels
 from ..kernels import parallel
+from ..layers import with_reasons
 from ..row_sparse import Parts, RowSparseGradient
 from ..torch_compat import SGEMM, Context, Converted, eager, eager_forward
 
@@ -36,7 +37,7 @@ class RowEmbedding(Converted, nn.Embedding):
     def forward(self, ids: Tensor) -> Tensor:
         """Return x (..., E) of ids (...)."""
         weight = self.weight
-        learns = torch.is_grad_enabled() and weight.requires_grad
+        learns = torch.is_grad_enabled() and weight.requires_grad and not ids.is_nested
         if learns and has_ordinary_rows(self) and uses_kernel(weight) and ids.numel():
             return RowLookup.apply(self.padding_idx, ids, weight)
         return super().forward(ids)
@@ -58,6 +59,7 @@ class RowLookup(torch.autograd.Function):
 
     @staticmethod
     @eager
+    @with_reasons
     @once_differentiable
     def backward(ctx: LookupContext, grad: Tensor) -> tuple[None, None, Tensor]:
         (ids,), V = ctx.saved_tensors, ctx.rows

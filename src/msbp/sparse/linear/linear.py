@@ -37,7 +37,8 @@ class SparseLayer(KeepsEntries, Converted):
     bias_gradient: sparse (Σ g) | full (Σ ∂ℓ/∂h). skip_zero_rows: rows of zeros, as of padding, neither get
     nor leave any shared memory. sparsifier, memory_control: see sparsifiers.py and controls.py; plain torch
     computes them. `enabled = False` makes the backward pass plain until it is set again, and so does
-    `eval()`. The memory is not in the state_dict; `reset_parameters` clears it.
+    `eval()`. The memory is not in the state_dict; `reset_parameters` clears it. k, enabled, memory and its
+    gamma may be set at any time; for other choices, call msbp.sparse.revert(model) and convert anew.
     """
 
     name = ""

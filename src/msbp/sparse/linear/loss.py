@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from ..buffers import address_of, empty
 from ..kernels import parallel
 from ..kernels.chain_forward import cross_entropy as kernel
-from ..layers import refuse_reverted
+from ..layers import with_reasons
 from ..torch_compat import Context, eager, node_class
 from .autograd import Pass, pull_by_kernel
 
@@ -92,7 +92,7 @@ CROSS_ENTROPY = node_class(CrossEntropy)
 
 
 @eager
-@refuse_reverted
+@with_reasons
 def backward(loss: Tensor) -> None:
     """Accumulate the gradients of a loss in its parameters' `.grad`, as `loss.backward()`.
 

@@ -65,7 +65,7 @@ class Stage(NamedTuple):
     def k(self) -> int:
         """Return the number of kept entries; 0 for a plain backward pass: disabled, or in eval mode."""
         sparse = self.sparse
-        return sparse.k if sparse is not None and sparse.enabled and sparse.training else 0
+        return sparse.k if sparse is not None and sparse.active else 0
 
     def for_kernel(self) -> tuple[int, Any, float] | None:
         """Return the settings that a workspace depends on: k, the memory and its gamma at present.

@@ -90,7 +90,7 @@ class StageBuffers:
         """Return address and slots of the memory, which may have been moved, loaded, grown or replaced."""
         if self.memory is None:
             return 0, 0
-        m: Any = self.memory._buffers["m"]  # nn.Module's own access takes a microsecond
+        m = self.memory.held()
         pointer = address_of(m, self.memory_shape)
         if not pointer:
             m = self.memory.on(weight, self.n)

@@ -45,6 +45,11 @@ class FusedLSTM(Converted, nn.LSTM):
         lstm.__class__ = cls
         return cast(Self, lstm)
 
+    def revert(self) -> None:
+        """Turn into an nn.LSTM in place, which computes with a list of its parameters: with those of now."""
+        super().revert()
+        self._init_flat_weights()
+
     @property
     def out_features(self) -> int:
         """Return the width that k is a part of: that of one gate."""
@@ -137,7 +142,6 @@ class SparseLSTM(KeepsEntries, FusedLSTM):
     sparsifier: Sparsifier
     listable: bool
     dense_bias: bool
-    enabled: bool
     memory: nn.ModuleDict
 
     @classmethod
@@ -163,8 +167,7 @@ class SparseLSTM(KeepsEntries, FusedLSTM):
         return sparse
 
     def _gradient(self, direction: str) -> Propagation:
-        active = self.enabled and self.training
-        return partial(self._sparse_gradient, direction) if active else full_gradient
+        return partial(self._sparse_gradient, direction) if self.active else full_gradient
 
     def _sparse_gradient(
         self, direction: str, weights: Weights, saved: Saved, steps: Sequence[slice]

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..buffers import empty, uses_kernel
 from ..kernels import lstm_forward as kernels
 from ..kernels import parallel
-from ..layers import refuse_reverted
+from ..layers import with_reasons
 from ..torch_compat import Context, eager
 from . import cell
 from .gradients import FullGradient, NotFinite, Saved, Weights, addresses, rows_of, step_table
@@ -110,7 +110,7 @@ class Layer(torch.autograd.Function):
 
     @staticmethod
     @eager
-    @refuse_reverted
+    @with_reasons
     def backward(ctx: LayerContext, *grads: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise RuntimeError(
