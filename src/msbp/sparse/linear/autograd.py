@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from ..buffers import STRIDED, Layouts, address, address_of, empty, kernels_allowed, plain, supports
 from ..layers import with_reasons
 from ..torch_compat import Context, autocast_anywhere, eager
-from .stage import SavedStage, Stage, lowest, pull, push
+from .stage import SavedStage, Stage, backward_stages, forward_stages, lowest
 from .workspace import Table, Workspace
 
 Parameters = list[Tensor | None]
@@ -64,12 +64,12 @@ class StageRun:
                 return self(x.to(first.dtype))
         if torch.is_grad_enabled():
             x = plain(x)
-            passing = self.prepare(x, parameters) if supports(x) else None
-            if passing is not None or len(batch) == 1:
-                return Pass.apply(self, passing, x, *parameters)
+            kernel_pass = self.prepare(x, parameters) if supports(x) else None
+            if kernel_pass is not None or len(batch) == 1:
+                return Pass.apply(self, kernel_pass, x, *parameters)
         if len(batch) != 1:
             return self(x.reshape(-1, width)).view(*batch, len(last))
-        return push(self.stages, x, parameters)[0]
+        return forward_stages(self.stages, x, parameters)[0]
 
     def by_torch(self, x: Tensor) -> Tensor:
         """Return the output for a sparse or nested x as torch computes it, with its own backward pass."""
@@ -88,10 +88,10 @@ class StageRun:
         tokens, parameters = tokens.long().contiguous(), self.parameters()
         if not supports(tokens, torch.int64):
             return None
-        passing = self.prepare(tokens, parameters)
-        return None if passing is None else Pass.apply(self, passing, tokens, *parameters)
+        kernel_pass = self.prepare(tokens, parameters)
+        return None if kernel_pass is None else Pass.apply(self, kernel_pass, tokens, *parameters)
 
-    def prepare(self, x: Tensor, parameters: Parameters) -> "Passing | None":
+    def prepare(self, x: Tensor, parameters: Parameters) -> "KernelPass | None":
         """Return a workspace and checked addresses, or None if a batch has to use plain torch."""
         width = x.shape[-1]
         B = x.numel() // width if width else 0
@@ -121,7 +121,7 @@ class StageRun:
         workspace = pool.pop() if pool else None
         if workspace is None or workspace.capacity < B:
             workspace = Workspace(self.stages, checked.sizes, B, table)
-        return Passing(pool, workspace, x, B, addresses, checked.weights)
+        return KernelPass(pool, workspace, x, B, addresses, checked.weights)
 
     def check(self, parameters: Parameters, width: int) -> "tuple[Checked | None, list[int]]":
         """Return sizes and layouts of the parameters for an input of this width, and the address of each.
@@ -161,7 +161,7 @@ class Checked(NamedTuple):
 MOST_POOLS = 8  # of settings of a chain; a schedule of k has many
 
 
-class Passing:
+class KernelPass:
     """A pass between forward and backward: its workspace and input, freed when torch frees the graph."""
 
     __slots__ = ("B", "addresses", "layouts", "pool", "version", "workspace", "x", "x_address")
@@ -220,26 +220,26 @@ class PassContext(Context, Protocol):
 class Pass(torch.autograd.Function):
     """Consecutive stages as an autograd function.
 
-    By kernel, the first saved tensor is an empty one that holds the Passing, so that torch frees them
+    By kernel, the first saved tensor is an empty one that holds the KernelPass, so that torch frees them
     together.
     """
 
     @staticmethod
     def forward(
-        ctx: PassContext, run: StageRun, passing: Passing | None, x: Tensor, *parameters: Tensor | None
+        ctx: PassContext, run: StageRun, kernel_pass: KernelPass | None, x: Tensor, *parameters: Tensor | None
     ) -> Tensor:
-        ctx.run, ctx.parameters, ctx.uses_kernel = run, parameters, passing is not None
+        ctx.run, ctx.parameters, ctx.uses_kernel = run, parameters, kernel_pass is not None
         # weights are saved, so that torch reports one that was changed in place
         weights = parameters[::2]
-        if passing is None:
-            out, saved = push(run.stages, x, parameters)
+        if kernel_pass is None:
+            out, saved = forward_stages(run.stages, x, parameters)
             ctx.kept = [stage.k for stage in run.stages]
             ctx.save_for_backward(*(t for s in saved for t in s), *weights)
             return out
         token = empty(0)
-        token.passing = passing  # type: ignore[attr-defined]
-        out = passing.forward()
-        ctx.save_for_backward(token, out if passing.workspace.reads_out else None, *weights)
+        token.kernel_pass = kernel_pass  # type: ignore[attr-defined]
+        out = kernel_pass.forward()
+        ctx.save_for_backward(token, out if kernel_pass.workspace.reads_out else None, *weights)
         return out
 
     @staticmethod
@@ -260,17 +260,17 @@ class Pass(torch.autograd.Function):
                 weights, biases = tensors[2 * count :], ctx.parameters[1 : 2 * count : 2]
                 low = 0 if needs_x else lowest(needs)
                 used = slice(low, None)
-                grad_x, formed = pull(
+                grad_x, formed = backward_stages(
                     ctx.run.stages[used], ctx.kept[used], saved[used], weights[used], grad, biases[used]
                 )
             every = [None] * (2 * low) + formed
             needed = [g if need else None for g, need in zip(every, needs, strict=True)]
             return None, None, grad_x if needs_x else None, *needed
-        grad_x, gradients = pull_by_kernel(ctx, grad, tuple(needs), needs_x)
+        grad_x, gradients = backward_by_kernel(ctx, grad, tuple(needs), needs_x)
         return None, None, grad_x, *gradients
 
 
-def pull_by_kernel(
+def backward_by_kernel(
     node: Context, grad: Tensor, needs: tuple[bool, ...], needs_x: bool, free: bool = False
 ) -> tuple[Tensor | None, list[Tensor | None]]:
     """Return ∂ℓ/∂x and the parameters' gradients of a node; with `free` its buffers are given back.
@@ -278,10 +278,10 @@ def pull_by_kernel(
     RuntimeError if they were before.
     """
     token, out, *weights = node.saved_tensors
-    passing = token.passing
-    if passing is None:
+    kernel_pass = token.kernel_pass
+    if kernel_pass is None:
         raise RuntimeError(SECOND_TIME)
-    gradients = passing.backward(grad, out, weights, needs, needs_x)
+    gradients = kernel_pass.backward(grad, out, weights, needs, needs_x)
     if free:
-        token.passing = None
+        token.kernel_pass = None
     return gradients

@@ -15,7 +15,7 @@ from ..kernels import parallel
 from ..kernels.chain_forward import cross_entropy as kernel
 from ..layers import with_reasons
 from ..torch_compat import Context, eager, node_class
-from .autograd import Pass, pull_by_kernel
+from .autograd import Pass, backward_by_kernel
 
 PASS = node_class(Pass)
 distributed = torch.distributed.is_initialized if torch.distributed.is_available() else bool
@@ -109,7 +109,7 @@ def backward(loss: Tensor) -> None:
         loss.backward()
         return
     chain: Any = logits.grad_fn
-    _, gradients = pull_by_kernel(chain, token.grad_logits, chain.needs_input_grad[3:], False, free=True)
+    _, gradients = backward_by_kernel(chain, token.grad_logits, chain.needs_input_grad[3:], False, free=True)
     token.grad_logits = token.logits = None
     for p, gradient in zip(chain.parameters, gradients, strict=True):
         if gradient is not None:

@@ -94,7 +94,7 @@ class SavedStage(NamedTuple):
     slope: Tensor | None
 
 
-def push(stages: Stages, x: Tensor, parameters: Parameters) -> tuple[Tensor, list[SavedStage]]:
+def forward_stages(stages: Stages, x: Tensor, parameters: Parameters) -> tuple[Tensor, list[SavedStage]]:
     """Forward: return the output and the saved tensors of each stage, for a weight and a bias per stage."""
     key = draw_key() if any(stage.p for stage in stages) else 0
     saved = []
@@ -118,7 +118,7 @@ def lowest(needs: Sequence[bool]) -> int:
     return next((at // 2 for at, need in enumerate(needs) if need), 0)
 
 
-def pull(
+def backward_stages(
     stages: Stages,
     kept: Sequence[int],
     saved: Sequence[SavedStage],
@@ -145,7 +145,7 @@ def pull(
         if k and sparse is not None:
             estimated = sparse.estimate(grad_h, k)
             if estimated is None:
-                return pull(stages, [0] * len(stages), saved, weights, top, biases)
+                return backward_stages(stages, [0] * len(stages), saved, weights, top, biases)
             g, m = estimated
             memories.append((sparse, m))
         dense_bias = sparse is not None and sparse.dense_bias

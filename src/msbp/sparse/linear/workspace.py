@@ -21,7 +21,7 @@ from ..memory import MEMORIES, SlotMemory
 from ..row_sparse import Parts, RowSparseGradient
 from ..torch_compat import SGEMM
 from .embedding import Lookup
-from .stage import IDENTITY, RELU, SavedStage, Stage, lowest, pull
+from .stage import IDENTITY, RELU, SavedStage, Stage, backward_stages, lowest
 
 KINDS = {kind: code for code, kind in enumerate([type(None), *MEMORIES.values()])}
 INT32 = torch.int32
@@ -275,7 +275,9 @@ class Workspace:
             if part.stage.activation is RELU and z is not None:
                 slope = (~(z <= 0)).to(z.dtype) * keep_scale(float(self.table[depth]["p"]))
             saved.append(SavedStage(inputs, slope))
-        grad_x, formed = pull(self.stages, [0] * len(saved), saved, weights[: len(saved)], grad.view(B, -1))
+        grad_x, formed = backward_stages(
+            self.stages, [0] * len(saved), saved, weights[: len(saved)], grad.view(B, -1)
+        )
         gradients: list[Tensor | None] = list(formed)
         if self.lookup is not None:
             table, tokens = zeros(self.lookup.V, self.lookup.E), x.reshape(-1)

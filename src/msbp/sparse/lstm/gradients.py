@@ -62,7 +62,7 @@ class FullGradient:
         self.weights, self.saved = weights, saved
         self.g = torch.empty_like(saved.gates)
 
-    def pull(
+    def backward(
         self, steps: list[slice], grad_out: Tensor, grad_h: Tensor, grad_c: Tensor, to_start: bool
     ) -> None:
         """Backpropagate through time.
@@ -72,7 +72,7 @@ class FullGradient:
         """
         H = grad_h.shape[1]
         if not uses_kernel(self.weights.hh, grad_h, grad_c, *self.saved):
-            self.pull_in_torch(steps, grad_out, grad_h, grad_c, to_start)
+            self.backward_in_torch(steps, grad_out, grad_h, grad_c, to_start)
             return
         hh, table = address(self.weights.hh, (4 * H, H), "weight_hh of an LSTM"), step_table(steps)
         given = *self.given(grad_out, grad_h, grad_c), table.buffer_info()[0], len(steps), H
@@ -83,10 +83,10 @@ class FullGradient:
         tensors = grad_h, grad_c, self.saved.gates, self.saved.previous_c, self.saved.tanh_c
         return [*rows_of(grad_out), *addresses(*tensors)]
 
-    def pull_in_torch(
+    def backward_in_torch(
         self, steps: list[slice], grad_out: Tensor, grad_h: Tensor, grad_c: Tensor, to_start: bool
     ) -> None:
-        """Backpropagate as `pull`, one time step after the other."""
+        """Backpropagate as `backward`, one time step after the other."""
         for rows in reversed(steps):
             n = rows.stop - rows.start
             self.step(rows, grad_out[rows], grad_h[:n], grad_c[:n])
@@ -139,10 +139,10 @@ class EstimatedGradient(FullGradient):
         self.estimate, self.carry = estimate, carry
         self.all_gradients = saved.gates.new_zeros(saved.gates.shape[1]) if dense_bias else None
 
-    def pull(
+    def backward(
         self, steps: list[slice], grad_out: Tensor, grad_h: Tensor, grad_c: Tensor, to_start: bool
     ) -> None:
-        self.pull_in_torch(steps, grad_out, grad_h, grad_c, to_start)
+        self.backward_in_torch(steps, grad_out, grad_h, grad_c, to_start)
 
     def step(self, rows: slice, grad_out: Tensor, grad_h: Tensor, grad_c: Tensor) -> None:
         super().step(rows, grad_out, grad_h, grad_c)
@@ -182,7 +182,7 @@ class ListedGradient(FullGradient):
         if carry.m is not None:
             address(carry.m, (len(carry.m), self.width), "the memory of an LSTM")
 
-    def pull(
+    def backward(
         self, steps: list[slice], grad_out: Tensor, grad_h: Tensor, grad_c: Tensor, to_start: bool
     ) -> None:
         carry, table, H = self.carry, step_table(steps), grad_h.shape[1]

@@ -40,7 +40,7 @@ class Plan(NamedTuple):
         ]
 
 
-def push(
+def forward_direction(
     steps: list[slice], weights: Weights, x: Tensor, h: Tensor, c: Tensor, out: Tensor, from_zero: bool
 ) -> Saved:
     """Run one direction over x (N, i): fill out (N, H), advance the states h, c (B, H) to their last values.
@@ -103,7 +103,7 @@ class Layer(torch.autograd.Function):
         out = x.new_empty(len(x), len(directions) * hidden)
         tensors: list[Tensor] = []
         for d, (weights, part) in enumerate(zip(directions, out.split(hidden, 1), strict=True)):
-            tensors += push(plan.order(d), weights, x, h[d], c[d], part, from_zero=h0 is None)
+            tensors += forward_direction(plan.order(d), weights, x, h[d], c[d], part, from_zero=h0 is None)
         ctx.plan = plan
         ctx.save_for_backward(x, *tensors, *parameters)
         return out, h, c
@@ -161,7 +161,7 @@ def propagate(
     parts = zip(plan.weights(tuple(parameters)), grad_out.chunk(directions, 1), strict=True)
     for d, (weights, part) in enumerate(parts):
         gradient = plan.gradients[d](weights, Saved(*saved[4 * d : 4 * d + 4]), plan.steps)
-        gradient.pull(plan.order(d), part, grad_h[d], grad_c[d], to_start=needs[1])
+        gradient.backward(plan.order(d), part, grad_h[d], grad_c[d], to_start=needs[1])
         gradient.check()
         of_parameters += gradient.of_weights(x)
         if weights.bias_ih is not None:
