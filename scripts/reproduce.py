@@ -6,6 +6,7 @@ work of one outputs folder, where what is timed runs alone.
 """
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -76,10 +77,14 @@ class Plan:
         return (self.only is None or job.task in self.only) and job.data not in self.without
 
 
+def main() -> None:
+    refuse_settings_of_runs(sys.argv[1:])
+    reproduce()
+
+
 @hydra.main(config_path=CONF, config_name="reproduce", version_base="1.3")
-def main(cfg: DictConfig) -> None:
+def reproduce(cfg: DictConfig) -> None:
     given = HydraConfig.get().overrides
-    refuse_settings_of_runs(given.task)
     options = ReproduceOptions.of(cfg)
     outputs, published = Path(cfg.paths.outputs), Path(cfg.paths.published)
     settle, where = settings_from(Path(CONF), compose), [w for w in given.task if w.startswith(FOR_RUNS)]
@@ -101,22 +106,25 @@ def main(cfg: DictConfig) -> None:
 
 
 def hours(planned: Sequence[jobs.Job], published: Path) -> str:
-    """Return the end of a sentence: how long published runs of these commands trained; empty without any."""
+    """Return the end of a sentence: how long the steps of published runs took; empty without any of these."""
     trained = frame(published / RECORDS).groupby("signature").total_s.median()
     known = [trained[key] for job in planned if (key := job.key.rpartition("-s")[0]) in trained]
     if not known:
         return ""
-    trains = f"{len(known)} of them would train for {sum(known) / 3600:.1f} hours, as published runs did"
     left = len(planned) - len(known)
-    return f"; {trains}" + (f", and {left} have no published run" if left else "")
+    steps = f"{sum(known) / 3600:.1f} hours of timed training steps, as published runs did"
+    others = f"; {left} have no published run" if left else ""
+    return f"; {len(known)} of them would take {steps}; start and evaluation come on top{others}"
 
 
 def refuse_settings_of_runs(words: Sequence[str]) -> None:
-    """ValueError if a word adds a key: Hydra's own message proposes that for any key it does not know."""
-    if added := [word for word in words if word.startswith("+")]:
+    """ValueError if a word adds a key, or sets one that is none of this script's options."""
+    options = sorted(ReproduceOptions.model_fields)
+    key = re.compile(rf"(?!-)(?!~*({'|'.join([*options, 'hydra'])})\b).*=")
+    if others := [word for word in words if key.match(word)]:
         raise ValueError(
-            f"{', '.join(added)}: what tables and figures are made of is fixed, so reproduce.py takes no "
-            "settings of runs; `python -m src.train` does"
+            f"{', '.join(others)}: what tables and figures are made of is fixed, so reproduce.py takes no "
+            f"settings of runs; `python -m src.train` does; options of reproduce.py: {', '.join(options)}"
         )
 
 

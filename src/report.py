@@ -66,7 +66,13 @@ def report(cfg: DictConfig, settle: Settle, where: Sequence[str] = ()) -> None:
             print(f"\n{len(left)} other records are not part of this; python -m src.report has all")
     else:
         save({folder / "index.html": page(documents + rest, measured)})
-        print(*summary(documents, list(listed(left, compose)), measured.where), sep="\n")
+        if rest or not all(each.empty for each in documents):
+            print(*summary(documents, list(listed(left, compose)), measured.where), sep="\n")
+        else:
+            print(
+                f"no runs in {cfg.paths.outputs} yet; wrote {len(documents)} empty tables and figures. "
+                "python -m src.train makes a run, python scripts/reproduce.py those of a table"
+            )
     for damaged in measured.damaged:
         print(f"left out {damaged}", file=sys.stderr)
     print(
@@ -102,6 +108,8 @@ def keep_published(cfg: DictConfig, every: Mapping[str, Config], settle: Settle)
     elif outdated := stale(contents(folder, readme, every, settle, draw=False)):
         names = ", ".join(map(str, outdated))
         raise ValueError(f"stale: {names}; run python -m src.report readme=write and commit")
+    else:
+        print(f"{readme} and all of {folder} are up to date")
 
 
 if __name__ == "__main__":

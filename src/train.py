@@ -26,7 +26,7 @@ from msbp.files import Fields, json_text, save
 from msbp.methods import Method
 from msbp.tasks.base import Splits, Task
 from msbp.training import locks, machine, progress
-from msbp.training.checkpoint import Checkpoint, drop_finished, not_finite, save_weights
+from msbp.training.checkpoint import Checkpoint, drop_finished, existing, not_finite, save_weights
 from msbp.training.clock import Clock
 from msbp.training.loggers import Loggers
 from msbp.training.probes import unpropagated_fraction
@@ -107,7 +107,7 @@ class Request:
         for part in ("task", "model", "method"):
             if not str(cfg[part].get("name", "")).strip():
                 raise ValueError(f"{part}.name must not be empty; leave it out for its own")
-        resume = None if options.resume is None else Path(options.resume)
+        resume = None if options.resume is None else existing(Path(options.resume))
         return cls(cfg, options.seed, Path(options.paths.outputs), resume, **parts)
 
     @property
@@ -145,6 +145,9 @@ def train(cfg: DictConfig, folder: Path, overrides: list[str]) -> Fields:
     splits = request.task.splits(request.seed)
     with locks.request(checkpoints, request.key, again=cfg.force) as path:
         known = record.find(request.outputs, request.signature, request.seed, splits.digest)
+        if known and not cfg.force:
+            given = Checkpoint(path, record.settings(cfg), resume=request.resume, data_digest=splits.digest)
+            given.check_resume()
         if known or cfg.force:
             drop_finished(path, request.trainer.epochs)
         if known and not cfg.force:

@@ -13,7 +13,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
 from msbp.cli import explain, report_command, start
-from msbp.config import CONF, compose, folder
+from msbp.config import CONF, ROOT, compose, folder
 from msbp.record import signature
 
 
@@ -59,18 +59,48 @@ def test_the_flag_for_sweeps_may_be_anywhere_on_the_command_line(command_line, t
     assert seeds == [0, 1, 2]
 
 
-def test_a_key_that_hydra_does_not_know_is_not_proposed_to_be_added(command_line, tmp_path):
-    main = main_that(lambda cfg: None, tmp_path)
-    code, output = command_line(main, "gamma=0.2", f"paths.outputs={tmp_path}")
-    assert code == 1 and "+gamma" not in output and "as in method.gamma=0.5" in output
+@pytest.mark.parametrize(
+    ("words", "output"),
+    [
+        (["gamma=0.2"], "there is no key gamma; was paper.gamma or method.gamma meant?"),
+        (["tusk=mnist"], "there is no key tusk; there are experiment, force, "),
+        (["method=baseline", "method.r=0.1"], "method.r: method=baseline has no r; it has name"),
+        (
+            ["task=mnist", "task.corpora=1"],
+            "task.corpora: task=mnist has no corpora; it has batch_size, data, name, ",
+        ),
+        (["trainer.epoch=3"], "trainer.epoch: trainer has no epoch; it has clip, device, epochs, "),
+        (["method.memory.x=1"], "there is no key method.memory.x; --cfg job shows all of them"),
+        (["method.x=1", "trainer.y=1"], "there is no key method.x; --cfg job shows all of them"),
+        (
+            ["-m", "method=sbp,baseline", "method.r=0.1,0.2"],
+            "method.r: method=baseline has no r; it has name",
+        ),
+    ],
+)
+def test_a_key_that_does_not_exist_is_named_with_the_choice_that_lacks_it(
+    command_line, tmp_path, words, output
+):
+    code, message = command_line(main_that(lambda cfg: 0.0, tmp_path), *words, f"paths.outputs={tmp_path}")
+    assert code == 1 and message.splitlines()[-1].startswith(f"error: {output}") and "+" not in message
 
 
 def test_a_closed_pipe_is_no_error(command_line, tmp_path):
     def act(cfg):
         raise BrokenPipeError(32, "Broken pipe")
 
-    code, output = command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}")
-    assert code == 1 and "Broken pipe" not in output
+    assert command_line(main_that(act, tmp_path), f"paths.outputs={tmp_path}") == (1, "")
+
+
+@pytest.mark.parametrize("entry", ["src.report table=main", "scripts.reproduce table=theory dry_run=true"])
+def test_a_command_whose_reader_has_ended_ends_without_a_word(entry, tmp_path):
+    module, *words = entry.split()
+    command = shlex.join([sys.executable, "-u", "-m", module, *words, f"paths.outputs={tmp_path}"])
+    done = subprocess.run(
+        ["bash", "-c", f"{command} | true; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True, text=True, cwd=ROOT, env=os.environ | {"HYDRA_FULL_ERROR": "0"},
+    )  # fmt: skip
+    assert done.stdout == "1\n" and "rror" not in done.stderr
 
 
 @pytest.mark.parametrize("error", [ValueError, FileNotFoundError, FloatingPointError])

@@ -56,8 +56,10 @@ def test_a_dry_run_says_how_long_published_runs_of_its_commands_trained(dry_run,
     )
     commands, output = dry_run("table=textcnn", "only=subjectivity", f"paths.published={folder}")
     known = sum("method=baseline" in command for command in commands)
-    trained = f"{known} of them would train for {known / 10:.1f} hours, as published runs did"
-    trained += f", and {len(commands) - known} have no published run"
+    trained = (
+        f"{known} of them would take {known / 10:.1f} hours of timed training steps, as published runs did"
+    )
+    trained += f"; start and evaluation come on top; {len(commands) - known} have no published run"
     assert known and output.splitlines()[-1] == f"{len(commands)} commands; {trained}"
     with open(folder / "records.jsonl", "a") as file:
         file.write("no record\n")
@@ -99,6 +101,13 @@ def test_no_table_or_figure_is_without_commands_where_nothing_is_measured(group)
         (("all=true", "paths.offline=0"), "paths.offline must be true or false"),
         (("table=textcnn", "only=weather"), "no such task; tasks: .*mnist"),
         (("table=main", "+trainer.epochs=1"), r"\+trainer.epochs=1: .*takes no settings of runs"),
+        (("table=main", "seed=3"), "^seed=3: .*takes no settings of runs"),
+        (("table=main", "model.hidden=3"), "^model.hidden=3: .*takes no settings of runs"),
+        (
+            ("tabel=main",),
+            "^tabel=main: .*reproduce.py: all, dry_run, figure, jobs, only, paths, table",
+        ),
+        (("allow=true",), "^allow=true: "),
     ],
 )
 def test_wrong_or_missing_options_are_refused_with_the_choices(dry_run, words, refusal):

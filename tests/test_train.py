@@ -197,6 +197,23 @@ def test_more_epochs_resume_from_the_kept_checkpoint_of_a_finished_run(within):
         within("trainer.epochs=1", f"resume={folder}/checkpoint.pt")
 
 
+@pytest.mark.parametrize("wrong", ["gone", "a folder", "damaged", "of another run"])
+def test_a_wrong_file_to_resume_from_is_refused_also_where_there_is_a_record(within, tmp_path, wrong):
+    within("trainer.keep_checkpoint=true", "seed=1")
+    (folder,) = records(within.outputs)
+    (tmp_path / "damaged").write_bytes(b"PK")
+    paths = {"a folder": folder, "of another run": folder / "checkpoint.pt"}
+    within()
+    with pytest.raises((FileNotFoundError, ValueError), match=r"checkpoint .*resume=|seed: 1"):
+        within(f"resume='{paths.get(wrong, tmp_path / wrong)}'")
+
+
+def test_a_record_is_shown_where_the_file_to_resume_from_is_right(within):
+    first = within("trainer.keep_checkpoint=true")
+    (folder,) = records(within.outputs)
+    assert within("trainer.keep_checkpoint=true", f"resume={folder}/checkpoint.pt") == first
+
+
 def test_the_folder_of_a_killed_run_is_deleted_when_the_same_command_starts_again(within):
     within(at="msbp.record.write")
     assert [path.name for path in within.outputs.glob("runs/*")] == ["0"]

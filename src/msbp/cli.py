@@ -8,7 +8,7 @@ import shlex
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -22,7 +22,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from .config import CONF, ROOT
+from .config import CONF, ROOT, compose, unknown_key
 
 log = logging.getLogger(__name__)
 INTERRUPTED = 130  # what a shell reports for a command ended by Ctrl-C
@@ -58,13 +58,20 @@ def start(main: Callable[[], object], sweeps: bool = False) -> None:
         _end(1, f"error: {explain(error)}")
 
 
-class LogFailures(Callback):
-    """Logs each job of a sweep that fails, as it does: the sweep goes on and raises the first error alone."""
+class Failures(Callback):
+    """Logs each job of a sweep that fails, as it does: the sweep goes on and raises the first error alone.
+
+    Without a sweep it ends a job whose reader has ended, before Hydra reports that as an error.
+    """
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **_: object) -> None:
-        if config.hydra.mode.name == "MULTIRUN" and job_return.status == JobStatus.FAILED:
-            error: Any = job_return._return_value
+        if job_return.status != JobStatus.FAILED:
+            return
+        error: Any = job_return._return_value
+        if config.hydra.mode.name == "MULTIRUN":
             log.error("%s failed: %s", " ".join(job_return.overrides or ()), explain(error))
+        elif isinstance(error, BrokenPipeError):
+            _end(1)
 
 
 def _open_streams() -> None:
@@ -170,6 +177,8 @@ def explain(error: BaseException) -> str:
     text = str(error).partition("\nConfig search path:")[0]
     refused = re.match(r"ValueError raised while resolving interpolation: (.*)\n    full_key: ", text)
     text = refused[1] if refused else text
+    if unknown := re.match(r"Could not override '([\w.]+)'", text):
+        return _unknown(unknown[1])
     text = re.sub(r"\nTo append to your config use .*", "", text)  # what is appended is refused, too
     first = text.partition("\n")[0]
     if isinstance(error, MemoryError) or "allocate memory" in text or "out of memory" in text:
@@ -192,6 +201,40 @@ def _named(text: str) -> str:
     return text
 
 
+def _unknown(key: str) -> str:
+    """Return the message that a run has no such key, with the choice that lacks it and the keys it has."""
+    parent, _, name = key.rpartition(".")
+    entry = re.split(r"[/.]", sys.argv[0].removesuffix(".py"))[-1]
+    entry = entry if Path(CONF, f"{entry}.yaml").is_file() else "train"
+    for words in _choices(key, parent):
+        try:
+            cfg = compose(words, entry, hydra=True)
+        except Exception:  # of another word, too; its message comes when this one is mended
+            break
+        choices = {name.rpartition("@")[2]: file for name, file in cfg.hydra.runtime.choices.items()}
+        if not parent:  # groups of which nothing is chosen are no keys yet
+            known = {word for word in (*map(str, cfg), *choices) if word.isidentifier()}
+            return unknown_key(cfg, key, known - {"hydra"})
+        node = OmegaConf.select(cfg, parent)
+        if OmegaConf.is_dict(node) and name not in node:
+            where = f"{parent}={choices[parent]}" if choices.get(parent) else parent
+            keys = ", ".join(sorted(each for each in map(str, node) if not each.startswith("_")))
+            return f"{key}: {where} has no {name}; it has {keys or 'no keys'}"
+    return f"there is no key {key}; --cfg job shows all of them"
+
+
+def _choices(key: str, parent: str) -> Iterator[list[str]]:
+    """Yield the words but for a key's, of each sweep the first, once for each choice of its parent."""
+    words, chosen = list[str](), [list[str]()]
+    for each in _overrides():
+        name = each.get_key_element().lstrip("+~")
+        if name == parent and each.is_sweep_override() and each.is_discrete_sweep():
+            chosen = [[f"{name}={value}"] for value in each.sweep_string_iterator()]
+        elif name != key:
+            words.append(_first(each) if each.is_sweep_override() else str(each.input_line))
+    return ([*words, *choice] for choice in chosen)
+
+
 def _line(error: BaseException) -> str:
     """Return the last line of this project in an error's traceback, else the last one."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -203,8 +246,6 @@ def _line(error: BaseException) -> str:
 
 def _hint(text: str) -> str:
     """Return how to write a sweep, or a value that Hydra's grammar would split; empty for other errors."""
-    if "Could not override" in text:
-        return "\nhint: a setting is named with its part, as in method.gamma=0.5; --cfg job shows all of them"
     if "multirun" in text:
         return (
             "\nhint: several values need -m, as in: python -m src.train -m 'seed=range(0,3)'; a list needs "

@@ -67,12 +67,15 @@ _resolver("word", file_name)
 _resolver("unique", lambda: secrets.token_hex(3), cached=True)
 
 
-def compose(overrides: Sequence[str] = (), config: str = "train") -> DictConfig:
-    """Return the configuration of `python -m src.CONFIG OVERRIDES`; also within a Hydra main."""
+def compose(overrides: Sequence[str] = (), config: str = "train", hydra: bool = False) -> DictConfig:
+    """Return the configuration of `python -m src.CONFIG OVERRIDES`; also within a Hydra main.
+
+    hydra: with Hydra's own part, which names the files chosen.
+    """
     application, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None
     try:
         with initialize_config_dir(CONF, version_base="1.3"):
-            return hydra_compose(config, overrides=list(overrides))
+            return hydra_compose(config, overrides=list(overrides), return_hydra_config=hydra)
     finally:
         GlobalHydra.instance().hydra = application
 
@@ -269,7 +272,7 @@ def _paragraph(error: ValidationError, node: DictConfig, takes: Fields) -> str:
             key = _dotted(at, one["loc"])
             lines[key] = f"{key} is missing"
         elif one["type"] == "extra_forbidden":
-            lines[key] = _unknown(node, key, takes)
+            lines[key] = unknown_key(node, key, takes)
         else:
             word = WORDS.get(one["type"])
             phrase = f"be {word}" if word else one["msg"].partition(" should ")[2]
@@ -303,7 +306,7 @@ def _description(annotation: object) -> str:
     return next((field.description for field in fields if field.description), "")
 
 
-def _unknown(node: DictConfig, key: str, known: Iterable[str]) -> str:
+def unknown_key(node: DictConfig, key: str, known: Iterable[str]) -> str:
     """Return the message that there is no such key, with those that end in the same name, else all."""
     same = _ending(node._get_root(), key.rpartition(".")[2])
     meant = " or ".join(name for name in same if name != key)

@@ -123,6 +123,12 @@ def test_without_a_choice_all_tables_are_written_and_those_with_runs_printed(sho
     assert f"\nmnist msbp {' '.join(sorted(TRIAL[2:]))}: test accuracy 97.50 (seed 0, 1)\n" in out
 
 
+def test_a_folder_without_runs_is_said_to_have_none(shown, tmp_path):
+    out, _ = shown()
+    assert out.startswith(f"no runs in {tmp_path} yet; wrote {len(EVERY)} empty tables and figures. ")
+    assert "open: " not in out and (tmp_path / "report" / "index.html").exists()
+
+
 def test_a_chosen_table_shows_its_blocks_with_runs_and_how_to_run_the_others(shown, leave, tmp_path):
     leave(*EXTREME, "method=baseline", seed=1)
     out, _ = shown("table=extreme")
@@ -156,7 +162,7 @@ def test_only_published_records_are_shown_if_they_are_chosen(shown, put, leave, 
     assert (tmp_path / "report-published" / "extreme.md").exists()
 
 
-def test_a_stale_readme_fails_the_check_until_it_is_written(paths, settle, tmp_path):
+def test_a_stale_readme_fails_the_check_until_it_is_written(paths, settle, tmp_path, capsys):
     def keep(word):
         keep_published(compose([f"readme={word}", *paths], "report"), EVERY, settle)
 
@@ -164,7 +170,9 @@ def test_a_stale_readme_fails_the_check_until_it_is_written(paths, settle, tmp_p
     with pytest.raises(ValueError, match=r"stale: .*README.md; run python -m src.report readme=write"):
         keep("check")
     keep("write")
+    capsys.readouterr()
     keep("check")
+    assert capsys.readouterr().out.endswith(" are up to date\n")
 
 
 @pytest.mark.parametrize("word", ["table=theory", "figure=bounds"])

@@ -1,11 +1,12 @@
 """The digest of the data that a task reads: of contents and their order, not of paths, caches or seeds."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 from test_damaged_files import SETS
 
-from msbp.config import build, compose
+from msbp.config import CONF, build, compose
 
 DATA = [name for name in SETS if name not in ("run", "checkpoint")]
 
@@ -26,6 +27,24 @@ def test_a_digest_depends_on_the_contents_and_not_on_the_paths(data, tmp_path):
     assert len(first) == 16 and read(folder).digest == first
     shutil.copytree(folder, tmp_path / "elsewhere")
     assert read(tmp_path / "elsewhere").digest == first
+
+
+def test_the_folder_that_data_are_read_from_is_logged(data, caplog):
+    folder, read = data
+    with caplog.at_level("INFO"):
+        read(folder)
+    assert f"data read from {folder}" in caplog.text
+
+
+TASKS = [path.stem for path in sorted(Path(CONF, "task").glob("*.yaml"))]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_folder_of_data_that_is_not_there_is_refused_by_every_task(name, tmp_path):
+    words = [f"task={name}", f"paths.data={tmp_path}/gone", "paths.offline=true"]
+    with pytest.raises((FileNotFoundError, ValueError), match=f"{tmp_path}/gone"):
+        build(compose(words).task).splits(0)
+    assert not (tmp_path / "gone").exists()
 
 
 def test_a_digest_changes_with_every_file(data):

@@ -62,6 +62,12 @@ def test_the_projects_own_copy_serves_where_the_users_folder_has_none(tmp_path):
     assert task(tmp_path, offline=True).find() == RAW
 
 
+@pytest.mark.parametrize("offline", [True, False])
+def test_the_projects_own_copy_does_not_hide_that_a_folder_is_not_there(tmp_path, offline):
+    with pytest.raises(FileNotFoundError, match=rf"no folder {tmp_path}/gone: point paths.data or "):
+        task(tmp_path / "gone", offline=offline).find()
+
+
 @pytest.mark.parametrize("damage", ["truncated", "altered", "empty"])
 def test_a_damaged_file_is_named_with_its_remedy(tmp_path, damage):
     folder = tmp_path / "MNIST/raw"

@@ -32,6 +32,12 @@ SAME_REASONS = {  # runs are counted by their reason: the share differs, and ear
     r"(had|got) \d+% of .*": "got too little of a processor's time",
     "met another run on its outputs folder": "ran while another run used the same outputs folder",
 }
+CAUSES = {  # of a run without times, the first that its reason matches; remarks have no more than these
+    r"in parallel|outputs folder|processor": "shared the machine",
+    r"went on": "went on under other conditions",
+    r"": "ran on another machine or other software",
+}
+SOME_DATA = "some runs of this block have no digest of their data on record"
 METRICS = "the scores of these rows follow more than one metric rule"
 
 
@@ -208,13 +214,9 @@ def add_remarks(table: Table) -> None:
                 missing = "its task is not there yet" if unknown else NOT_RUN + cost(block.minutes.dropna())
                 table.remarks[row, "n"].append(missing)
                 continue
-            untimed = own.reason[~own.timed]
-            if len(untimed):
-                kept = len(own) - len(untimed)
-                times = f"times of {kept} of {len(own)} runs" if kept else "no times"
-                sentence = f"{times}: {count_reasons(untimed, len(own))}"
+            if not own.timed.all():
                 for column in SECONDS:
-                    table.remarks[row, column].append(sentence)
+                    table.remarks[row, column].append(untimed_remark(own))
             if own.timed.any() and own.bp_s.isna().all():
                 table.remarks[row, "bp_s"].append(EARLIER_RULE)
             baseline = runs[runs.row == first]
@@ -230,7 +232,7 @@ def add_remarks(table: Table) -> None:
             if runs.metric_signature.nunique(dropna=False) > 1:
                 table.remarks[row, "score"].append(METRICS)
             if runs.data_digest.nunique(dropna=False) > 1:
-                table.remarks[row, "score"].append(data_remark(own))
+                table.remarks[row, "score"].append(data_remark(own, runs.data_digest.nunique()))
             if own.dirty.any():
                 table.remarks[row, "n"].append(DIRTY)
 
@@ -259,16 +261,33 @@ def add_diverged(table: Table, diverged: pd.DataFrame) -> None:
             table.remarks[row, "n"] = [*remarks, f"{len(runs)} of {n} diverged ({where})"]
 
 
-def count_reasons(reasons: pd.Series, n: int) -> str:
-    """Return every reason with how many runs it holds for, unless for all of the row's n."""
-    counts = Counter(reasons)
-    if len(reasons) == n and len(counts) == 1:
-        return f"{'all' if n > 1 else 'it'} {next(iter(counts))}"
-    return ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+def untimed_remark(runs: pd.DataFrame) -> str:
+    """Return how many of a row's runs have times, and in few words why the others have none.
+
+    The words are the same for many rows, which then share a note; `count_reasons` has all of them.
+    """
+    reasons, timed = runs.reason[~runs.timed], int(runs.timed.sum())
+    causes = {
+        next(words for pattern, words in CAUSES.items() if re.search(pattern, each)) for each in reasons
+    }
+    why = " or ".join(words for words in CAUSES.values() if words in causes)
+    if not timed:
+        return f"no times: {'all' if len(runs) > 1 else 'it'} {why}"
+    return f"times of {timed} run{'s' * (timed > 1)}; the rest {why}"
 
 
-def data_remark(runs: pd.DataFrame) -> str:
-    """Return the digests of the data that a row's runs read, where those of its block differ."""
+def count_reasons(reasons: pd.Series) -> str:
+    """Return every reason for which runs have no times, with how many runs it holds for."""
+    return ", ".join(f"{count} {reason}" for reason, count in sorted(Counter(reasons[reasons != ""]).items()))
+
+
+def data_remark(runs: pd.DataFrame, different: int) -> str:
+    """Return the digests of the data that a row's runs read, where those of its block differ.
+
+    different: how many its block has; where it is one, only records of it are missing.
+    """
+    if different == 1:
+        return SOME_DATA
     counts = runs.data_digest.astype(object).fillna("not recorded").str.slice(0, 14).value_counts()
     digests = ", ".join(f"{digest} ({n} {'run' if n == 1 else 'runs'})" for digest, n in counts.items())
     return f"the runs of this block have different digests of their data, those of this row: {digests}"
@@ -281,6 +300,9 @@ def numbers(table: Table) -> pd.DataFrame:
     columns += [f"{c}_{kind}" for c in SCORES for kind in ("mean", "sd")] + list(SECONDS)
     compared = [*RATIOS.values(), *(DELTAS[c] for c in SCORES)]
     columns += [*compared, *(f"paper_{c}" for c in (*SCORES, *SECONDS)), *(f"paper_{c}" for c in compared)]
+    if set(SECONDS) & set(table.columns):
+        rows["untimed"] = [count_reasons(table.runs.reason[table.runs.row == row]) for row in rows.index]
+        columns.append("untimed")
     if set(SHARES) & set(table.columns):
         rows["dropped_by_layer"] = [by_layer(table.runs[table.runs.row == row]) for row in rows.index]
         columns += [*SHARES, "dropped_by_layer"]

@@ -4,6 +4,8 @@ Letters: N examples of a split, B batch.
 """
 
 import hashlib
+import logging
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +16,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+log = logging.getLogger(__name__)
 Batch = tuple[Tensor, ...]  # the labels last
 Sample = Literal["full", "tiny"]  # tiny: synthetic, for offline trials
 Count = Annotated[int, Field(ge=1, le=2**31 - 1)]  # products of two fit what torch counts with
@@ -92,9 +95,13 @@ class Examples:
 
 
 def digest(files: Iterable[Path]) -> str:
-    """Return 16 hex digits over the contents of data files in this order, not their paths."""
-    whole = hashlib.blake2b(digest_size=8)
-    for path in files:
+    """Return 16 hex digits over the contents of data files in this order, not their paths.
+
+    The folder that holds them all is logged.
+    """
+    whole, every = hashlib.blake2b(digest_size=8), list(files)
+    log.info("data read from %s", os.path.commonpath([path.parent.absolute() for path in every]))
+    for path in every:
         with open(path, "rb") as file:
             whole.update(hashlib.file_digest(file, "sha256").digest())
     return whole.hexdigest()

@@ -56,10 +56,18 @@ class Mnist(Task[Examples]):
         )
 
     def find(self) -> Path:
-        """Return the folder of the four files; fetches what is missing where a download is allowed."""
+        """Return the folder of the four files; fetches what is missing where a download is allowed.
+
+        FileNotFoundError where the project's own copy would hide that there is no such folder of data.
+        """
         folders = [Path(self.data, "MNIST/raw"), Path(self.data, "mnist/MNIST/raw"), BUNDLED]
         for folder in folders:
             if all((folder / name).is_file() for name in MD5):
+                if not Path(self.data).is_dir():
+                    raise FileNotFoundError(
+                        f"there is no folder {self.data}: point paths.data or MSBP_DATA_DIR at one that is "
+                        f"there, or leave them out to read MNIST from {folder}"
+                    )
                 return folder
         urls = [] if self.offline else mirrors()
         files = {folders[0] / name: Remote([url + name for url in urls], md5) for name, md5 in MD5.items()}

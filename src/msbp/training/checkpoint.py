@@ -17,6 +17,8 @@ from ..record import different, signature
 from ..sparse import memories, running_states
 
 FORMAT = 1
+OWN = "delete it to start this run over, or replace it by a whole one"  # what to do about a damaged file
+ANOTHER = "leave out resume= to start from scratch, or name a whole checkpoint"
 
 
 @dataclass
@@ -44,10 +46,18 @@ class Checkpoint:
     def load(self) -> Fields | None:
         """Return the saved state, None if there is none; ValueError if it is damaged or another request's."""
         path = self._source()
-        if path is None:
-            return None
-        state = read(path, self._remedy())
-        with whole(path, self._remedy()):
+        return None if path is None else self._checked(path)
+
+    def check_resume(self) -> None:
+        """Refuse the file to start from as `load` does, also where nothing is left to start."""
+        if self.resume is not None:
+            self._checked(existing(self.resume))
+
+    def _checked(self, path: Path) -> Fields:
+        """Return the state in a file; ValueError if it is damaged or another request's."""
+        remedy = OWN if path == self.path else ANOTHER
+        state = read(path, remedy)
+        with whole(path, remedy):
             theirs, digest = state["settings"], state.get("data_digest", "")
             ours = self._with_epochs_of(theirs) if path == self.resume else self.settings
             same = self._key(theirs) == self._key(ours)
@@ -77,7 +87,8 @@ class Checkpoint:
         state = self.load()
         if state is None:
             return False
-        with whole(self._source(), self._remedy()):
+        path = self._source()
+        with whole(path, OWN if path == self.path else ANOTHER):
             take(state)
         return True
 
@@ -113,23 +124,23 @@ class Checkpoint:
         self.path.unlink(missing_ok=True)
 
     def _source(self) -> Path | None:
-        if self.path.exists() or self.resume is None:
-            return self.path if self.path.exists() else None
-        if not self.resume.is_file():
-            what = "a folder, not a" if self.resume.is_dir() else "no"
-            raise FileNotFoundError(
-                f"there is {what} checkpoint {self.resume}; leave out resume= to start from scratch"
-            )
-        return self.resume
-
-    def _remedy(self) -> str:
         if self.path.exists():
-            return "delete it to start this run over, or replace it by a whole one"
-        return "leave out resume= to start from scratch, or name a whole checkpoint"
+            return self.path
+        return self.resume and existing(self.resume)
 
     @staticmethod
     def _key(settings: Fields) -> tuple[str, int | None]:
         return signature(settings), settings.get("seed")
+
+
+def existing(resume: Path) -> Path:
+    """Return the file to start from; FileNotFoundError if there is none."""
+    if not resume.is_file():
+        what = "a folder, not a" if resume.is_dir() else "no"
+        raise FileNotFoundError(
+            f"there is {what} checkpoint {resume}; leave out resume= to start from scratch"
+        )
+    return resume
 
 
 def save_weights(model: nn.Module, path: Path) -> None:
