@@ -21,6 +21,7 @@ from msbp.analysis.verdicts import (
     log_slope,
     mean_effect,
     pooled,
+    runs_needed,
 )
 from msbp.config import CONF
 
@@ -117,6 +118,15 @@ def test_an_open_family_has_the_number_of_runs_that_would_decide_it():
     assert few.families[0].effect is None and few.more(few.families[0]) == 2
     never = judge([setting([1.0, -1.0, 1.0, -1.0, 0.0, 0.001])], HIGHER)
     assert never.more(never.families[0]) is None
+
+
+def test_a_family_without_an_estimate_counts_in_holms_correction_of_the_runs_that_it_needs():
+    few, others = setting([0.5, -0.1, 0.2, 0.4], "CNNs"), [setting(np.zeros(5) + 1, f"{i}") for i in range(2)]
+    alone, third = judge([few], HIGHER), judge([few, *others], HIGHER)
+    assert alone.more(alone.families[0]) == runs_needed(alone.families[0], HIGHER, 1, LEAST)
+    assert third.families[0].effect is None
+    assert third.more(third.families[0]) == runs_needed(third.families[0], HIGHER, 3, LEAST)
+    assert third.more(third.families[0]) > runs_needed(third.families[0], HIGHER, 2, LEAST)
 
 
 def test_holms_correction_accounts_for_the_number_of_families():

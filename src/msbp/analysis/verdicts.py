@@ -161,11 +161,11 @@ class Verdict:
     def more(self, family: Family) -> int | None:
         """Return how many more runs a setting would decide an open family, if the estimate stays.
 
-        At these variances, and at the strictest level of Holm, that of the first of all families; None where
-        even MOST would not.
+        At these variances, and at the strictest level of Holm, that of the first of all families that then
+        have an estimate, this one included; None where even MOST would not.
         """
-        decided = sum(each.effect is not None for each in self.families)
-        return runs_needed(family, self.region, max(decided, 1), self.least)
+        others = sum(each.effect is not None for each in self.families if each is not family)
+        return runs_needed(family, self.region, others + 1, self.least)
 
 
 def family_of(task: str) -> str:
