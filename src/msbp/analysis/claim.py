@@ -34,8 +34,8 @@ BEYOND = "an interval beyond the claim's edge, but not beyond the margin after H
 SURELY = f" would decide it with a probability of {100 * POWER:.0f} %, if the effect is as estimated"
 LIKEWISE = f" for {100 * POWER:.0f} %"  # where it repeats
 EVERY_CELL = (
-    "Reproduced: each cell has p below 5 % by a test of its own, not corrected for their number (an "
-    "intersection-union test)."
+    "Reproduced: each cell has a one-sided p below 5 % by a test of its own, as in the paper, not corrected "
+    "for their number (an intersection-union test)."
 )
 MANY = 4  # families, of which the list of verdicts shows intervals
 
