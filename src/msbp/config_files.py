@@ -1,4 +1,4 @@
-"""Models of the files in conf/table, conf/figure, conf/grid and conf/claim, which people edit by hand."""
+"""Models of the files in conf/table, figure, grid, claim and margin, which people edit by hand."""
 
 import re
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from yaml import YAMLError
 from .record import Count, Gamma, Number, Ordinal, Positive, validated
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+Margin = Annotated[float, Field(ge=0)]
 Seeds = Annotated[int, Field(ge=1, le=10_000)]
 Column = Literal[
     "bp_s", "bp_update_s", "total_s", "score", "dev", "dropped_entries", "dropped_norm", "other_bleu"
@@ -118,7 +119,6 @@ class Expected(BaseModel):
 
     low: Number | None = None
     high: Number | None = None
-    margin: Annotated[float, Field(ge=0)]
 
     @property
     def edges(self) -> list[float]:
@@ -134,6 +134,7 @@ class Expected(BaseModel):
 
 class Question(Node, Expected):
     sentence: Text
+    margin: Margin
     more: Annotated[list[Text], Field(min_length=1)]
     less: Annotated[list[Text], Field(min_length=1)]
 
@@ -214,9 +215,10 @@ class ClaimFile(WithFunction, Expected):
     quote: Text
     where: Text
     effect: Text
+    margin: Margin | Name  # with a reason, or a file of conf/margin
     target: Annotated[str, AfterValidator(_function)] = Field(alias="_target_")
     unit: Literal["points", "degrees", "share", "times", "percent", "exponent"]
-    reason: Text
+    reason: Text = ""
     least: Ordinal | None = None
     nothing_dropped: list[Text] = []
     tables: list[Text] = []
@@ -227,6 +229,7 @@ class ClaimFile(WithFunction, Expected):
     of: Literal["baseline", "sbp", "msbp"] | None = None
     column: Literal["forward_s", "bp_s", "bp_update_s", "total_s"] | None = None
     by_k: bool = False
+    every_cell: bool = False
     pooled: bool = False
     paper: Positive | None = None
     paper_table: Text | None = None
@@ -239,16 +242,25 @@ class ClaimFile(WithFunction, Expected):
             raise ValueError(f"low and high must be above {least} in {self.unit}, got {self.edges[0]:g}")
         if self.than == (self.of or "msbp"):
             raise ValueError(f"of and than must be different methods, got {self.than} for both")
+        if bool(self.reason) == isinstance(self.margin, str):
+            raise ValueError("reason: a margin that is a number needs one, a named one has its own")
         return self
 
 
+class MarginFile(Node):
+    """A file of conf/margin: the margin of several claims, with its reason."""
+
+    margin: Margin
+    reason: Text
+
+
 MODELS: dict[str, type[BaseModel]] = {
-    "table": TableFile, "figure": TableFile, "claim": ClaimFile, "grid": GridFile,
+    "table": TableFile, "figure": TableFile, "claim": ClaimFile, "grid": GridFile, "margin": MarginFile,
 }  # fmt: skip
 
 
 def read(path: Path, wanted_by: object = "") -> ConfigFile:
-    """Return a file of conf/table, conf/figure, conf/grid or conf/claim; ValueError names it and its keys.
+    """Return a file of a folder in MODELS; ValueError names it and its keys.
 
     wanted_by: the file that names it.
     """

@@ -51,15 +51,17 @@ WRONG = {  # by file: the key, its value, and what the message says besides the 
     "grid/gamma": [("gamma", [9], "gamma.0: "), ("sparse", {"five": "method.r=1"}, "sparse.five"),
                    ("baseline", "method=baseline", "baseline: "), ("gama", [], "gama: ")],
     "claim/forward": [
-        ("unit", "percents", "unit: "), ("margin", -1, "margin: "), ("order", "two", "order: "),
+        ("unit", "percents", "unit: "), ("margin", -1, "margin."), ("order", "two", "order: "),
         ("reason", None, "reason: "), ("low", 0.5, "low not above high"),
         ("margin", None, "margin: Field required"),
         ("low", -1, "must be above -1 in percent"),
         ("column", "forward", "column: "), ("than", "dense", "than: "), ("than", "msbp", "different methods"),
         ("tables", "main", "tables: "),
         ("_target_", "msbp.analysis.claim_rules.time", "_target_: there is no function"),
-        ("hgih", 1, "no key hgih"),
+        ("hgih", 1, "no key hgih"), ("margin", "score", "a named one has its own"),
     ],
+    "claim/angle": [("margin", 1.0, "reason: a margin that is a number needs one")],
+    "margin/score": [("margin", -1, "margin: "), ("reason", None, "reason: Field required")],
 }  # fmt: skip
 
 
@@ -134,6 +136,8 @@ def folder(tmp_path_factory):
         "claim/sbp_varies",
         "table/t_test",
         "claim/better_than_sbp",
+        "margin/deviation",
+        "margin/score",
     ):
         (conf / file).parent.mkdir(exist_ok=True)
         config = OmegaConf.load(Path(CONF, f"{file}.yaml"))
@@ -152,6 +156,7 @@ def folder(tmp_path_factory):
         ("table/headline", "lines.0.table", "headline", "blocks is missing"),
         ("table/headline", "lines.0.block", "MNITS", "there is no block 'MNITS' in"),
         ("figure/deviation", "grid", "gama", "there is no file"),
+        ("claim/sbp_varies", "margin", "deviance", "there is no file"),
         ("claim/sbp_varies", "figures", ["deviance"], "figures: deviance is no table or figure; there are "),
         ("claim/sbp_varies", "paper_table", "x", "paper_table: x is no table with numbers in paper"),
         ("claim/sbp_varies", "paper_table", "main", "paper_table: main is no table with numbers in paper"),

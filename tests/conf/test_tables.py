@@ -1,4 +1,4 @@
-"""Every file of conf/table, conf/figure and conf/claim composes and matches its labels."""
+"""Every file of conf/table, conf/figure, conf/claim and conf/margin composes and matches its labels."""
 
 import re
 from fractions import Fraction
@@ -12,6 +12,7 @@ from msbp.analysis.report import ROWS as ROW_TABLE
 from msbp.analysis.settings import SECONDS, cells, configs, rows_of, settings_from
 from msbp.analysis.tables import SCORES, SHARES
 from msbp.config import CONF, compose
+from msbp.config_files import read
 
 settle = settings_from(Path(CONF), compose)
 TABLES, FIGURES, CLAIMS = (configs(Path(CONF), group) for group in ("table", "figure", "claim"))
@@ -90,6 +91,14 @@ def test_a_claim_quotes_the_paper_and_names_its_rule(name):
     assert callable(get_method(config["_target_"]))
     assert set(config.get("tables", ())) <= LISTED.keys()
     assert set(config.get("figures", ())) <= TABLES.keys() | FIGURES.keys()
+
+
+def test_claims_of_one_margin_share_its_reason():
+    named = ("better_than_sbp", "best_of_all", "significance", "universal")
+    assert len({(CLAIMS[name]["margin"], CLAIMS[name]["reason"]) for name in named}) == 1
+    files = map(read, Path(CONF, "claim").glob("*.yaml"))
+    reasons = [config["reason"] for config in files if "reason" in config]
+    assert len(set(reasons)) == len(reasons), "a margin of several claims has a file in conf/margin"
 
 
 def test_claims_have_an_order():

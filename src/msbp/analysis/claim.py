@@ -13,6 +13,8 @@ from .settings import Config
 from .verdicts import (
     FAMILIES,
     LEVEL,
+    MOST,
+    POWER,
     Effect,
     Family,
     Region,
@@ -23,10 +25,18 @@ from .verdicts import (
     effect_of,
     heterogeneity,
     holm,
+    in_paper,
     pool,
 )  # fmt: skip
 
-AGAINST = "against the claim, not significantly beyond its margin"
+OPPOSITE = "opposite sign, but not beyond the margin after Holm's correction"
+BEYOND = "an interval beyond the claim's edge, but not beyond the margin after Holm's correction"
+SURELY = f" would decide it with a probability of {100 * POWER:.0f} %, if the effect is as estimated"
+LIKEWISE = f" for {100 * POWER:.0f} %"  # where it repeats
+EVERY_CELL = (
+    "Reproduced: each cell has a one-sided p below 5 % by a test of its own, as in the paper, not corrected "
+    "for their number (an intersection-union test)."
+)
 MANY = 4  # families, of which the list of verdicts shows intervals
 
 
@@ -105,7 +115,8 @@ class Claim:
         words = f"Margin {self.unit.edge(margin)}: " if margin else ""
         question = f"{self.config['effect']}; {' and '.join(edges)} agrees with the claim."
         least = f" At least {self.verdict.least} runs." if "least" in self.config else ""
-        return f"{question} {words}{self.config['reason']}{least}"
+        cells = f" {EVERY_CELL}" if self.verdict.every_cell else ""
+        return f"{question}{cells} {words}{self.config['reason']}{least}"
 
     @property
     def families(self) -> list[Family]:
@@ -115,7 +126,9 @@ class Claim:
     @property
     def sentence(self) -> str:
         """The word on every family with its number."""
-        return "; ".join([*map(self.sentence_of, self.families), *self.beside]) or "nothing to measure"
+        every = "; ".join([*map(self.sentence_of, self.families), *self.beside])
+        first, surely, rest = every.partition(SURELY)
+        return first + surely + rest.replace(SURELY, LIKEWISE) or "nothing to measure"
 
     @property
     def beside(self) -> list[str]:
@@ -124,11 +137,11 @@ class Claim:
         asides = [setting.aside for setting in counted if setting.aside]
         if not self.config.get("pooled") or not counted:
             return asides
-        return [f"all k pooled: {self.number_of(pool(counted))}", *asides]
+        return [f"all k pooled: {self.number_of(pool(counted))}{self.cells_of(counted)}", *asides]
 
     def named(self, family: Family) -> str:
         """Return the name of a family with the tasks whose runs are pooled; of a single task that alone."""
-        tasks = dict.fromkeys(re.split("[:,(]", setting.name)[0].strip() for setting in family.counted)
+        tasks = dict.fromkeys(map(task_of, family.counted))
         measured = [task.removeprefix(BENCHMARK) for task in tasks if task.startswith(BENCHMARK)]
         named = [task for task in tasks if not task.startswith(BENCHMARK)]
         benchmarks = f"benchmark{'s' if len(measured) > 1 else ''} {', '.join(measured)}" if measured else ""
@@ -148,29 +161,43 @@ class Claim:
 
     def word_of(self, family: Family) -> str:
         """Return the word on a family, with the side on which it misses a range."""
-        region, effect = self.verdict.region, family.effect
+        region, effect, printed = self.verdict.region, family.effect, family.printed
         if family.word == Word.OPEN and family.against(region):
-            return f"{family.word}: {AGAINST}"
+            return f"{family.word}: {self.against}"
         if effect is None or family.word != Word.NOT:
             return str(family.word)
         if np.isfinite(region.low) and effect.estimate > region.high:
             return f"{family.word}: more than claimed"
-        if region.p_outside(effect, None) > LEVEL:
-            paper = self.unit.text(shown_numbers(self, None, family.paper)[-1])
-            return f"{family.word}: less than the paper's {paper}{self.unit.suffix}"
+        if region.p_outside(effect) > LEVEL:
+            paper = self.unit.text(shown_numbers(self, None, family.paper)[-1]) + self.unit.suffix
+            settings = in_paper(family.counted)
+            tasks = ", ".join(dict.fromkeys(map(task_of, settings)))
+            some = len(settings) < len(family.counted)
+            there = f"on {tasks} {self.number_of(printed)}, " if some else ""
+            return f"{family.word}: {there}less than the paper's {paper}"
         return str(family.word)
+
+    @property
+    def against(self) -> str:
+        """Why a family with its interval outside the effects that agree is open."""
+        return OPPOSITE if not self.unit.log and 0 in self.edges else BEYOND
+
+    @property
+    def edges(self) -> list[float]:
+        """The edges of the effects that agree, in the claim's unit."""
+        return [self.config[name] for name in ("low", "high") if self.config.get(name) is not None]
 
     def range_of(self, family: Family) -> str:
         """Return the least and the largest estimate of several settings that are pooled."""
         effects = [effect_of(setting) for setting in family.counted]
         shown = sorted(self.unit.shown(effect.estimate) for effect in effects if effect)
         least, most = (self.unit.text(each) for each in (shown[0], shown[-1])) if shown else ("", "")
-        return "" if least == most else f", single settings from {least} to {most}"
+        return "" if least == most else f", settings range from {least} to {most}"
 
-    def cells_of(self, family: Family) -> str:
+    def cells_of(self, settings: Sequence[Setting]) -> str:
         """Return how many of the cells of several settings are significant, each by a test of its own."""
-        ps = [p for setting in family.counted for p in setting.ps]
-        if len(family.counted) < 2 or not ps:
+        ps = [p for setting in settings for p in setting.ps]
+        if len(settings) < 2 or not ps:
             return ""
         below, by_holm = (sum(p < LEVEL for p in each) for each in (ps, holm(ps)))
         return f", significant in {below} of {len(ps)} cells, after Holm's correction in {by_holm}"
@@ -184,17 +211,19 @@ class Claim:
     def sentence_of(self, family: Family) -> str:
         """Return a family's estimate, interval and word; where it is open, the runs that would decide."""
         runs = self.verdict.more(family) if family.word == Word.OPEN else None
-        more = f"{runs} more {'run' if runs == 1 else 'runs'} per setting would decide it" if runs else ""
+        more = f"about {runs} more {'run' if runs == 1 else 'runs'} per setting{SURELY}" if runs else ""
         if not family.effect:
             most = max((setting.n for setting in family.settings if not setting.excluded), default=0)
             few = f"open, {f'at most {most}' if most else 'none'} of {self.verdict.least} runs"
             return ", ".join(filter(None, [f"{family.name}: {few}", more]))
         number = self.number_of(family.effect) + self.range_of(family) + self.difference_of(family)
-        number += self.cells_of(family)
+        number += self.cells_of(family.counted)
         sentence = f"{self.named(family)}: {number}, {self.word_of(family)}"
         if family.word != Word.OPEN:
             return sentence
-        return f"{sentence}, {more or 'and more runs would hardly decide'}"
+        if more or not family.by_runs or self.verdict.every_cell:
+            return ", ".join(filter(None, [sentence, more]))
+        return f"{sentence}, and {MOST} more runs per setting would hardly decide it"
 
     @property
     def short(self) -> str:
@@ -210,12 +239,13 @@ class Claim:
             known = []
         for family in known:
             words = "" if self.word_of(family) == self.word else f", {self.word_of(family)}"
-            number = self.number_of(family.effect) + self.range_of(family) + self.cells_of(family)
+            number = self.number_of(family.effect) + self.range_of(family) + self.cells_of(family.counted)
             parts.append(f"{self.named(family)} {number}{words}")
         few = [family.name for family in self.families if not family.effect]
         if undecided:
             against = sum(family.against(self.verdict.region) for family in undecided)
-            parts.append(f"{len(undecided)} open" + (f", {against} of them {AGAINST}" if against else ""))
+            of_them = f", {against} of them with {self.against}" if against else ""
+            parts.append(f"{len(undecided)} open{of_them}")
         if parts and few:
             named = few if len(few) < 3 else [f"{len(few)} others"]
             parts.append(f"{' and '.join(named)}: too few runs")
@@ -235,12 +265,17 @@ class Claim:
         if not measured:
             return "too few runs or no comparable times"
         against = any(family.against(self.verdict.region) for family in measured)
-        return AGAINST if against else "intervals too wide"
+        return self.against if against else "intervals too wide"
 
     @property
     def rows(self) -> list[Fields]:
         """The numbers of every family, pooled first and then by setting, in the claim's unit."""
         return [row for family in self.verdict.families for row in rows_of(self, family)]
+
+
+def task_of(setting: Setting) -> str:
+    """Return the part of a setting's name that names its task."""
+    return re.split("[:,(]", setting.name)[0].strip()
 
 
 def region_of(config: Config) -> Region:
@@ -260,7 +295,8 @@ def rows_of(claim: Claim, family: Family) -> list[Fields]:
 
     least = claim.verdict.least
     n = sum(setting.n for setting in family.counted)
-    rows = [row("", family.effect, family.paper, n=n, verdict=family.word.value, remark="", command="")]
+    paper = family.paper if len(in_paper(family.counted)) == len(family.counted) else None
+    rows = [row("", family.effect, paper, n=n, verdict=family.word.value, remark="", command="")]
     for setting in family.settings:
         verdict = "counted" if counts(setting, least) else "not counted" if setting.n else "not measured"
         few = f"fewer than {least} runs" if 0 < setting.n < least and not setting.excluded else ""

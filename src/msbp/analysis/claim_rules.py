@@ -20,13 +20,15 @@ from .runs import BASELINE, SBP, Sources, gather
 from .settings import Config, benchmark_command, grid_command, rows_of, source_of, together
 from .significance import Tested, f_ratio, welch_t
 from .tables import Table, fill
-from .verdicts import FAMILIES, LEVEL, Setting, family_of, holm, jackknife, log_slope
+from .verdicts import FAMILIES, LEAST, LEVEL, Setting, counts, family_of, holm, jackknife, log_slope
 
 SHORT = "trained for fewer epochs than the paper"
 SAME = "nothing was dropped, so the methods are one and the same"
 BENCHMARK = "benchmark "
 SINGLE = "one measurement, without a variance"
+BENCHMARKED = "the benchmark of this network counts in its place"
 ANGLES = "python -m src.train experiment=angle"
+Network = tuple[str, frozenset[str]]
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,12 @@ def pseudo_values(statistic: Callable[[np.ndarray], float], runs: pd.DataFrame) 
 
 
 def times(config: Config, measured: Measured) -> Iterator[Setting]:
-    """Yield the log ratio of seconds, run by run of equal seeds, and of benchmarks as single measurements."""
-    column = config["column"]
+    """Yield the log ratio of seconds, run by run of equal seeds, and of benchmarks by repetition.
+
+    A network counts once: by its benchmark where that has enough repetitions, else by whole runs.
+    """
+    column, steps = config["column"], list(steps_of(config, measured))
+    timed = {network for network, step in steps if counts(step, config.get("least", LEAST))}
     for pair in pairs(config, measured):
         both = pair.table.common(pair.less, pair.more, column=column)
         both = np.log(both[(both > 0).all(axis=1)])
@@ -115,13 +121,29 @@ def times(config: Config, measured: Measured) -> Iterator[Setting]:
         remarks = pair.table.remarks.get((pair.more, column), [])
         note = "" if len(both) else "; ".join(r for r in remarks if r.startswith(("no times", "BP is not")))
         setting = pair.setting(both[pair.more] - both[pair.less], (pair.less, pair.more))
-        yield replace(setting, paper=paper, note=note)
+        row = pair.table.rows.loc[pair.more]
+        excluded = setting.excluded or BENCHMARKED * (network_of(row.task, row["shared"]) in timed)
+        yield replace(setting, paper=paper, note=note, excluded=excluded)
+    yield from (step for _, step in steps)
+
+
+def network_of(task: str, overrides: Sequence[str]) -> Network:
+    """Return what tells networks apart that are timed: the task without its corpus, words on the model."""
+    stems = (stem for every in FAMILIES.values() for stem in every if task.startswith(stem))
+    return next(stems, task), frozenset(word for word in overrides if word.startswith("model"))
+
+
+def steps_of(config: Config, measured: Measured) -> Iterator[tuple[Network, Setting]]:
+    """Yield the setting of each benchmark after its network."""
     of, than = config.get("of", "msbp"), "dense" if config["than"] == "baseline" else config["than"]
-    ms = f"{column.removesuffix('_s')}_ms"
+    ms = f"{config['column'].removesuffix('_s')}_ms"
     for result in measured.sources.benchmarks:
         if by_default(result) and not result["sweep"] and (ms != "bp_ms" or whole_pass(result)):
             same = SAME if result["case"] in config.get("nothing_dropped", ()) else ""
-            yield from benchmarked(result, of, than, ms, same)
+            words = result.get("overrides", ())
+            task = next((word[len("task=") :] for word in words if word.startswith("task=")), result["case"])
+            for step in benchmarked(result, of, than, ms, same):
+                yield network_of(task, words), step
 
 
 def benchmarked(result: Result, of: str, than: str, ms: str, excluded: str = "") -> Iterator[Setting]:
@@ -148,8 +170,11 @@ def gains_over_gamma(config: Config, measured: Measured) -> Iterator[Setting]:
 
 
 def tested(setting: Setting, name: str, tests: Sequence[Tested | None]) -> Setting:
-    """Return a setting with the p of its tests, one for each γ, and a note on how many of them reject."""
-    ps = [test.p for test in tests if test]
+    """Return a setting with the p of its tests, one for each γ, and a note on how many of them reject.
+
+    A cell without a test has p = 1, since it rejects nothing.
+    """
+    ps = [test.p if test else 1.0 for test in tests]
     below, by_holm = (sum(p < LEVEL for p in each) for each in (ps, holm(ps)))
     note = f"{name} p is below 5 % at {below} of {len(tests)} γ, by Holm over these at {by_holm}"
     return replace(setting, ps=ps, note=note)
@@ -246,12 +271,15 @@ def angle_of_methods(config: Config, measured: Measured) -> Iterator[Setting]:
 
 
 def angle_by_k(config: Config, measured: Measured) -> Iterator[Setting]:
-    """Yield the angle at each k minus that at each smaller one in degrees, the mean over a run."""
+    """Yield the angle at each k minus that at each smaller one in degrees, the mean over a run.
+
+    Run by run of equal seeds, and each method for itself: the runs of both start from the same seeds.
+    """
     wide = angles(config, measured, "total")
-    for low, high in combinations(wide.columns.unique("k"), 2):
-        for method in ("sbp", "msbp"):
+    for method in ("sbp", "msbp"):
+        for low, high in combinations(wide.columns.unique("k"), 2):
             gap = column(wide, method, high) - column(wide, method, low)
-            yield angle_setting(config, "", f"k = {high} vs {low}", gap, method)
+            yield angle_setting(config, method.upper(), f"k = {high} vs {low}", gap, method)
 
 
 def angle_gap(config: Config, measured: Measured) -> Iterator[Setting]:
@@ -285,20 +313,43 @@ def angle_setting(config: Config, part: str, ks: str, values: pd.Series, group: 
     """Return the setting of some k, a family of its own where the claim is judged by k."""
     values = values.dropna()
     family = " at ".join(filter(None, [part, ks])) if config.get("by_k") else part
-    name = f"MNIST: {group.upper()}, {ks}" if group in ("sbp", "msbp") else f"MNIST: {ks}"
-    return Setting(family, name, ANGLES, group, values, n=len(values))
+    return Setting(family, f"MNIST: {ks}", ANGLES, group, values, n=len(values))
 
 
 def slope_by_k(config: Config, measured: Measured) -> Iterator[Setting]:
-    """Yield the slope of log BP time by log k, for SBP and for MSBP; here n counts values of k."""
+    """Yield the slope of log BP time by log k, repetition by repetition of the sweep, for SBP and for MSBP.
+
+    Each is a family of its own, since both were measured in the same repetitions. What is left of a line is
+    curvature that all repetitions share, no noise, and enters no interval.
+    """
     result, command = swept(config, measured)
     for method in ("sbp", "msbp"):
-        times = relative_times(result, method, "dense")
-        times = times[(times.k > 0) & (times.k <= config["largest"]) & (times.ratio > 0)]
-        n = times.k.nunique()
-        effect = log_slope(np.log(times.k), times.ratio) if n > 2 else None
-        about = {"effect": effect, "n": n, "aside": straight_line(method.upper(), times) if effect else ""}
-        yield Setting("MLPs", f"MNIST: {method.upper()}", command, method, **about)
+        name = method.upper()
+        every = [sparse_times(config, each, method) for each in repetitions(result)]
+        every = [times for times in every if times.k.nunique() > 2]
+        slopes = pd.Series([log_slope(np.log(each.k), each.ratio).estimate for each in every], dtype=float)
+        aside = straight_line(name, sparse_times(config, result, method)) if every else ""
+        yield Setting(name, f"MNIST: {name}", command, name, slopes, n=len(slopes), aside=aside)
+
+
+def sparse_times(config: Config, result: Result | None, method: str) -> pd.DataFrame:
+    """Return the BP times of a method up to the largest k of a claim, relative to the baseline's."""
+    times = relative_times(result, method, "dense")
+    return times[(times.k > 0) & (times.k <= config["largest"]) & (times.ratio > 0)]
+
+
+def repetitions(result: Result | None) -> list[Result]:
+    """Return each repetition of a sweep as a sweep; the sweep itself where its points have none."""
+    if result is None:
+        return []
+
+    def repeated(point: Result, number: int) -> Result:
+        rows = {row["name"]: row for row in point["rows"]}  # with the k of layers, which repetitions lack
+        return {**point, "rows": [rows[row["name"]] | row for row in point["repetitions"][number]["rows"]]}
+
+    least = min((len(point.get("repetitions") or ()) for point in result["points"]), default=0)
+    every = ([repeated(point, number) for point in result["points"]] for number in range(least))
+    return [{**result, "points": points} for points in every] or [result]
 
 
 def straight_line(name: str, times: pd.DataFrame) -> str:

@@ -27,13 +27,9 @@ SETTING = "setting"
 PARTS = ["estimate", "95 % interval", "paper", "n", "verdict"]
 NOTE = (
     f"A family's estimate is the mean of its settings with at least {LEAST} seeds or folds each (more where "
-    "a rule says so), run by run of equal seeds. Reproduced: the interval is on the claim's side. Not "
-    "reproduced: the whole interval misses the claim by more than the claim's margin, or the interval "
-    "excludes the paper's effect and the estimate falls short of that effect by more than the margin. Open: "
-    "neither; the runs (of a benchmark: repetitions) that would decide it are computed from the present "
-    "estimates and variances. Verdicts are corrected by Holm over the families of a claim. A claim is "
-    "reproduced if all families with a setting that counts are, in part if some are, not reproduced if none "
-    "is and at least one is not reproduced, else open. n of a pooled row sums the runs of its settings. "
+    "a rule says so), run by run of equal seeds. src/msbp/analysis/README.md defines the words: reproduced, "
+    "in part, not reproduced, open. Intervals are not adjusted for multiple families; verdicts use Holm's "
+    "adjusted p-values. n of a pooled row sums the runs of its settings, of a benchmark its repetitions. "
     "Ratios, as of times, are averaged as logarithms; a benchmark counts by the medians of each repetition, "
     "as a run, where its own table has medians over all steps."
 )
@@ -71,7 +67,8 @@ def claims(configs: Mapping[str, Config], shown: Mapping[str, Config], sources: 
     measured, every = Measured(sources, shown), []
     for name, config in sorted(configs.items(), key=lambda item: item[1]["order"]):
         settings = list(get_method(config["_target_"])(config, measured))
-        verdict = judge(settings, region_of(config), config.get("least", LEAST))
+        least, every_cell = config.get("least", LEAST), config.get("every_cell", False)
+        verdict = judge(settings, region_of(config), least, every_cell)
         every.append(Claim(name, config, verdict))
     return every
 

@@ -217,12 +217,14 @@ def chosen(cfg: DictConfig, conf: Path) -> list[ConfigFile]:
 
 
 def resolved(file: ConfigFile, conf: Path) -> ConfigFile:
-    """Return a file with what it names of conf/grid and conf/table in place of names."""
+    """Return a file with what it names of conf/grid, conf/table and conf/margin in place of names."""
     if "lines" in file:
         file["blocks"] = [block_of(line, conf, file.source) for line in file["lines"]]
     if "grid" in file:
         grid = read(conf / "grid" / f"{file['grid']}.yaml", file.source)
         file["grid"] = ConfigFile({"name": file["grid"], **grid}, grid.source)
+    if isinstance(file.get("margin"), str):
+        file.update(read(conf / "margin" / f"{file['margin']}.yaml", file.source))
     return file
 
 

@@ -14,7 +14,8 @@ from scipy import special, stats
 LEVEL = 0.05
 Values = Sequence[float] | np.ndarray
 LEAST = 5  # runs of a setting that counts
-MOST = 200  # runs a setting, beyond which none are proposed
+MOST = 200  # further runs of a setting, beyond which none are proposed
+POWER = 0.8  # the probability of a decision with the runs that are proposed
 # Tasks and benchmark cases by the kind of network that is trained on them; a name covers its stand-ins.
 FAMILIES = {
     "MLPs": ("mnist", "parsing", "extreme"), "LSTMs": ("pos",),
@@ -52,9 +53,12 @@ class Effect:
     variance: float
     df: float
 
+    def __neg__(self) -> "Effect":
+        return Effect(-self.estimate, self.variance, self.df)
+
     def __sub__(self, other: "Effect") -> "Effect":
         """The difference of two independent effects."""
-        both = pooled([self, Effect(-other.estimate, other.variance, other.df)])
+        both = pooled([self, -other])
         return Effect(2 * both.estimate, 4 * both.variance, both.df)
 
     def interval(self, level: float = LEVEL) -> Interval:
@@ -71,7 +75,18 @@ class Effect:
 
     def p_below(self, bound: float) -> float:
         """One-sided p of H₁: the effect is below the bound."""
-        return Effect(-self.estimate, self.variance, self.df).p_above(-bound)
+        return (-self).p_above(-bound)
+
+    def chance_above(self, bound: float, level: float) -> float:
+        """Probability that `p_above` of new runs is below level, if the effect is as estimated."""
+        if not np.isfinite(bound) or not self.variance:
+            return float(self.estimate > bound)
+        t = -float(special.stdtrit(self.df, level))
+        return float(1 - special.nctdtr(self.df, (self.estimate - bound) / self.variance**0.5, t))
+
+    def chance_below(self, bound: float, level: float) -> float:
+        """Probability that `p_below` of new runs is below level, if the effect is as estimated."""
+        return (-self).chance_above(-bound, level)
 
 
 @dataclass(frozen=True)
@@ -109,30 +124,59 @@ class Region:
         """Two-sided p of H₁: the effect lies in the region."""
         return min(1.0, 2 * max(effect.p_above(self.low), effect.p_below(self.high)))
 
-    def p_outside(self, effect: Effect, paper: float | None) -> float:
-        """Two-sided p of H₁: the effect is beyond the region by more than the margin, or not the paper's.
-
-        The paper's effect is excluded only by a shortfall of more than the margin, towards the edge that the
-        claim names.
-        """
-        ps = [effect.p_below(self.low - self.margin), effect.p_above(self.high + self.margin)]
-        if paper is not None and np.isfinite(self.low) != np.isfinite(self.high):
-            sign = 1 if np.isfinite(self.low) else -1
-            if sign * (paper - effect.estimate) > self.margin:
-                ps.append(effect.p_below(paper) if sign > 0 else effect.p_above(paper))
+    def p_outside(self, effect: Effect) -> float:
+        """Two-sided p of H₁: the effect is beyond the region by more than the margin."""
+        ps = effect.p_below(self.low - self.margin), effect.p_above(self.high + self.margin)
         return min(1.0, 2 * min(ps))
+
+    def p_short(self, effect: Effect | None, paper: float | None) -> float:
+        """Two-sided p of H₁: the effect falls short of the paper's; 1 unless by more than the margin."""
+        ours, theirs = self._raised(effect, paper)
+        return min(1.0, 2 * ours.p_below(theirs)) if ours.estimate < theirs - self.margin else 1.0
+
+    def chance(self, effect: Effect, printed: Effect | None, paper: float | None, level: float) -> float:
+        """Probability that new runs decide at a two-sided level, if the effects are as estimated.
+
+        That of the likeliest way, so slightly less than that of all ways together.
+        """
+        one = level / 2
+        inside = effect.chance_above(self.low, one) + effect.chance_below(self.high, one) - 1
+        below = effect.chance_below(self.low - self.margin, one)
+        above = effect.chance_above(self.high + self.margin, one)
+        ours, theirs = self._raised(printed, paper)
+        beyond_margin = ours.chance_below(theirs - self.margin, 0.5)  # where the estimate itself is
+        return max(inside, below, above, min(ours.chance_below(theirs, one), beyond_margin))
+
+    def _raised(self, effect: Effect | None, paper: float | None) -> tuple[Effect, float]:
+        """Return an effect and the paper's, both with the claim's side up.
+
+        Without the paper's, and in a region with two edges, an effect that never falls short.
+        """
+        if effect is None or paper is None or np.isfinite(self.low) == np.isfinite(self.high):
+            return Effect(0.0, 0.0, 0.0), -np.inf
+        return (-effect, -paper) if np.isfinite(self.high) else (effect, paper)
 
 
 @dataclass
 class Family:
-    """The settings of one kind of network, with the pooled effect of those that count and its word."""
+    """The settings of one kind of network, with the pooled effect of those that count and its word.
+
+    printed: the pooled effect of those alone for which the paper prints one, whose mean is paper.
+    """
 
     name: str
     settings: list[Setting]
     counted: list[Setting]
     effect: Effect | None = None
+    printed: Effect | None = None
     paper: float | None = None
     word: Word = Word.OPEN
+
+    @property
+    def by_runs(self) -> bool:
+        """Whether further runs would narrow the interval: the effects have values run by run."""
+        known = [setting for setting in self.settings if not setting.excluded and setting.n]
+        return bool(known) and all(setting.values is not None for setting in known)
 
     def against(self, region: Region) -> bool:
         """Return whether the interval lies outside the effects that agree."""
@@ -149,6 +193,7 @@ class Verdict:
     families: list[Family]
     region: Region
     least: int = LEAST
+    every_cell: bool = False
 
     @property
     def word(self) -> Word:
@@ -159,13 +204,16 @@ class Verdict:
         return Word.NOT if Word.NOT in words else Word.OPEN
 
     def more(self, family: Family) -> int | None:
-        """Return how many more runs a setting would decide an open family, if the estimate stays.
+        """Return how many more runs a setting would decide a family with a probability of POWER.
 
-        At these variances, and at the strictest level of Holm, that of the first of all families; None where
-        even MOST would not.
+        That is if effects and variances are as estimated, at the strictest level of Holm, that of the first
+        of all families that then have an estimate, this one included; None where even MOST would not, and
+        where that cannot be computed: an effect has no values run by run, or every cell is to be significant.
         """
-        decided = sum(each.effect is not None for each in self.families)
-        return runs_needed(family, self.region, max(decided, 1), self.least)
+        if not family.by_runs or self.every_cell:
+            return None
+        others = sum(each.effect is not None for each in self.families if each is not family)
+        return runs_needed(family, self.region, others + 1, self.least)
 
 
 def family_of(task: str) -> str:
@@ -185,10 +233,14 @@ def effect_of(setting: Setting) -> Effect | None:
     return mean_effect(setting.values)
 
 
-def judge(settings: Sequence[Setting], region: Region, least: int = LEAST) -> Verdict:
+def judge(
+    settings: Sequence[Setting], region: Region, least: int = LEAST, every_cell: bool = False
+) -> Verdict:
     """Return the verdict of a claim on its settings, with Holm's correction over its families.
 
-    least: runs of a setting that counts.
+    least: runs of a setting that counts. every_cell: a family is reproduced where each of its settings
+    counts and each of their cells is significant (an intersection-union test, which needs no correction for
+    the number of cells).
     """
     families = []
     for name in dict.fromkeys(setting.family for setting in settings):
@@ -197,13 +249,16 @@ def judge(settings: Sequence[Setting], region: Region, least: int = LEAST) -> Ve
     inside, outside = [], []
     decided = [family for family in families if family.counted]
     for family in decided:
-        family.effect, family.paper = pool(family.counted), paper_effect(family.counted)
-        inside.append(region.p_inside(family.effect))
-        outside.append(region.p_outside(family.effect, family.paper))
+        family.effect = pool(family.counted)
+        family.printed, family.paper = printed_effect(family.counted)
+        whole = len(family.counted) == len(family.settings)
+        every = max((p for setting in family.counted for p in setting.ps), default=1.0) if whole else 1.0
+        inside.append(every if every_cell else region.p_inside(family.effect))
+        outside.append(min(region.p_outside(family.effect), region.p_short(family.printed, family.paper)))
     for family, p_inside, p_outside in zip(decided, holm(inside), holm(outside), strict=True):
         if min(p_inside, p_outside) < LEVEL:
             family.word = Word.REPRODUCED if p_inside < LEVEL else Word.NOT
-    return Verdict(families, region, least)
+    return Verdict(families, region, least, every_cell)
 
 
 def pool(settings: Sequence[Setting]) -> Effect:
@@ -235,27 +290,39 @@ def heterogeneity(settings: Sequence[Setting]) -> float:
     return float(special.chdtrc(len(effects) - 1, q))
 
 
-def paper_effect(settings: Sequence[Setting]) -> float | None:
-    """Return the mean of the paper's effects in settings for which it prints one."""
-    printed = [s.paper for s in settings if s.paper is not None and np.isfinite(s.paper)]
-    return float(np.mean(printed)) if printed else None
+def in_paper(settings: Sequence[Setting]) -> list[Setting]:
+    """Return the settings for which the paper prints an effect."""
+    return [s for s in settings if s.paper is not None and np.isfinite(s.paper)]
+
+
+def printed_effect(settings: Sequence[Setting]) -> tuple[Effect, float] | tuple[None, None]:
+    """Return the pooled effect of settings for which the paper prints one, and the mean of the paper's."""
+    printed = in_paper(settings)
+    if not printed:
+        return None, None
+    return pool(printed), float(np.mean([s.paper for s in printed if s.paper is not None]))
 
 
 def runs_needed(family: Family, region: Region, families: int, least: int) -> int | None:
-    """Return how many more runs a setting would decide a family, beside so many families."""
+    """Return how many more runs a setting would decide a family, one of so many, with POWER."""
     known = [setting for setting in family.settings if not setting.excluded and setting.n]
     if not known:
         return None
     lacking = max(least - max(setting.n for setting in known), 0)
     varied = [s for s in known if (effect := effect_of(s)) and effect.df and effect.variance > 0]
     if not varied:
-        return lacking or None
+        return None
     n = min(setting.n for setting in varied)
-    now, paper = pool(varied), paper_effect(known)
-    for more in range(lacking, MOST):
-        grown = replace(now, variance=now.variance * n / (n + more), df=now.df * (n + more - 1) / (n - 1))
-        if min(region.p_inside(grown), region.p_outside(grown, paper)) * families < LEVEL:
-            return max(more, 1)
+    now, (printed, paper) = pool(varied), printed_effect(varied)
+
+    def grown(effect: Effect, more: int) -> Effect:
+        variance, df = effect.variance * n / (n + more), effect.df * (n + more - 1) / (n - 1)
+        return replace(effect, variance=variance, df=df)
+
+    for more in range(max(lacking, 1), MOST + 1):
+        later = grown(printed, more) if printed else None
+        if region.chance(grown(now, more), later, paper, LEVEL / families) >= POWER:
+            return more
     return None
 
 
