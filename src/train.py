@@ -151,7 +151,10 @@ def train(cfg: DictConfig, folder: Path, overrides: list[str]) -> Fields:
         if known or cfg.force:
             drop_finished(path, request.trainer.epochs)
         if known and not cfg.force:
-            log.info("this request has a record; force=true runs it again\n%s", record.summary(*known))
+            log.info(
+                "this run was made before, and its record follows; force=true repeats it\n%s",
+                record.summary(*known),
+            )
             return known[1]
         locks.drop_abandoned(request.outputs, files)
         with locks.run_folder(folder, files), locks.detect_concurrent(checkpoints) as alone:

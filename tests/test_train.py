@@ -72,7 +72,7 @@ def test_the_summary_shows_scores_times_k_and_the_path_of_the_record(smoke):
 def test_the_same_request_is_not_run_twice_unless_forced(smoke):
     smoke("method=sbp")
     again = smoke("method=sbp", "trainer.device=auto")
-    assert again.returncode == 0 and "has a record" in again.out and "test accuracy" in again.out
+    assert again.returncode == 0 and "made before" in again.out and "test accuracy" in again.out
     assert len(records(smoke.outputs)) == len(list((smoke.outputs / "runs").iterdir())) == 1
     assert smoke("method=sbp", "force=true").returncode == 0
     first, second = records(smoke.outputs).values()
@@ -303,7 +303,7 @@ def test_equal_requests_at_once_run_once_or_each_when_forced(smoke, force, runs)
     assert [command.wait().returncode for command in started] == [0, 0, 0]
     result = records(smoke.outputs)
     assert len(result) == runs and len({record["test"] for record in result.values()}) == 1
-    assert sum("has a record" in command.out for command in started) == 3 - runs
+    assert sum("made before" in command.out for command in started) == 3 - runs
 
 
 def test_two_sweeps_at_once_run_each_member_once(smoke):

@@ -153,7 +153,7 @@ def test_a_model_without_hidden_layers_is_refused():
 
 
 def test_the_refusal_of_a_model_names_the_layers_that_can_be_converted():
-    with pytest.raises(ValueError, match=r"no hidden layer .*; layers=\[\] may name \['1'\]"):
+    with pytest.raises(ValueError, match=r"no hidden layer .*; to convert some, pass layers=\['1'\]"):
         convert(nn.Sequential(nn.GRU(3, 3), nn.Linear(3, 2)))
     with pytest.raises(ValueError, match="it has nothing of Linear, LSTM, Conv1d, Conv2d"):
         convert(nn.GRU(3, 3))

@@ -148,3 +148,16 @@ def test_the_memory_is_not_in_the_state_dict_and_is_restored_separately():
     assert_close(state(twin), state(model), 0)
     with pytest.raises(ValueError, match=f"{n}"):
         memories(model)["0"].load(torch.zeros(1, n + 1))
+
+
+@each_memory
+def test_a_memory_saves_and_loads_itself(memory):
+    model = converted(memory=memory)
+    ENTRIES["direct"](model, *batch())
+    saved = {name: copy.deepcopy(each.state_dict()) for name, each in memories(model).items()}
+    before = memory_of(model)
+    assert all(m.any() for m in before.values()) and not any("memory" in key for key in model.state_dict())
+    for name, each in memories(model).items():
+        each.clear()
+        each.load_state_dict(saved[name])
+    assert_close(memory_of(model), before, 0)

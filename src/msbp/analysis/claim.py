@@ -1,6 +1,7 @@
 """A claim of the paper with its verdict, as numbers in its unit and as sentences."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -250,6 +251,22 @@ class Claim:
             named = few if len(few) < 3 else [f"{len(few)} others"]
             parts.append(f"{' and '.join(named)}: too few runs")
         return "; ".join([*parts, *self.beside])
+
+    @property
+    def brief(self) -> str:
+        """The estimate of every family that has one; of more families than MANY how many have each word."""
+        known = [family for family in self.families if family.effect]
+        if len(known) > MANY:
+            words = Counter(str(family.word) for family in known)
+            return (
+                f"{', '.join(f'{n} {word}' for word, n in words.most_common())} of {len(known)} comparisons"
+            )
+        several = len(self.families) > 1
+        numbers = [
+            f"{f.name}: {self.estimate_of(f.effect)}" if several else self.estimate_of(f.effect)
+            for f in known
+        ]
+        return ", ".join(numbers) or "too few runs"
 
     def by_word(self, families: Sequence[Family]) -> Iterator[str]:
         """Yield each word with its families and their estimates."""

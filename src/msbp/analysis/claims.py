@@ -22,7 +22,7 @@ NAME, CAPTION = "claims", "Claims of the paper, and whether they reproduce here.
 FOREST = Path(__file__).with_name("forest.svg")
 ROW = 22  # pixels of a forest plot
 KEY = "Dotted: edges of the claim; orange: the paper; pale rows do not count."
-HEADER = ["Claim of the paper", "Here"]
+HEADER = ["Claim of the paper", "Here", "Effect"]
 SETTING = "setting"
 PARTS = ["estimate", "95 % interval", "paper", "n", "verdict"]
 NOTE = (
@@ -75,7 +75,7 @@ def claims(configs: Mapping[str, Config], shown: Mapping[str, Config], sources: 
 
 def summary(claims: Sequence[Claim]) -> Sheet:
     """Return a line for each claim."""
-    lines = [[claim.config["title"], str(claim.word), ""] for claim in claims]
+    lines = [[claim.config["title"], str(claim.word), claim.brief, ""] for claim in claims]
     return Sheet(NAME, CAPTION, [pd.DataFrame(lines, columns=[*HEADER, COMMAND])], below=[NOTE], prose=True)
 
 

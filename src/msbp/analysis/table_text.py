@@ -27,10 +27,10 @@ HEADLINE = ["Task", "BP ×", "total ×", *NAMES.values()]
 SHORT_HEADERS = {"Acc (%)": "acc.", "UAS (%)": "UAS", "Test BLEU": "BLEU"}
 LICENSED = "Open data in place of licensed corpora"
 LEGEND = (
-    "BP ×, total ×: how many times faster MSBP is than the baseline: in the backward pass of a "
-    "benchmarked step (one benchmark for both parsers, one for both taggers), and in whole runs without "
-    f"evaluation (*: in the benchmarked step, where runs have no comparable times); {EMPTY}: not measured. "
-    "Scores: means in percent ± standard deviations over the seeds or folds that the methods share."
+    "BP ×: how many times faster the backward pass of MSBP is than the baseline's, in a benchmarked step "
+    "(one benchmark for both parsers, one for both taggers). Total ×: the same for whole runs without "
+    f"evaluation, or (*) for the benchmarked step where runs have no comparable times. {EMPTY}: not measured. Scores: "
+    "means in percent ± standard deviations over the seeds or folds that the methods share."
 )
 
 
@@ -166,7 +166,7 @@ def strengths(table: Table, blocks: Iterable[pd.DataFrame]) -> Iterator[str]:
         sentence = (
             f"On {block.title[first]}{over} our baseline is stronger than the paper's, {ours[first]:.2f} "
             f"against {papers[first]:.2f}. With the paper's scores in parentheses: {', '.join(named)}; "
-            f"within {MATTERS:g} points: {equal}."
+            f"within {MATTERS:g} points of the paper's: {equal}."
         )
         best = known[-1]
         gains = [signed(scores[best] - scores[first]) for scores in (ours, papers)]

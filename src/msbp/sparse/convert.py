@@ -67,8 +67,9 @@ def convert(
     """Make the hidden layers of a model sparse, in place; return k for each of their dotted names.
 
     Args:
-        r: share of the outputs of a layer that is propagated, or shares by pattern, the first that fits; a
-            mapping selects the layers that its patterns fit.
+        r: share of a layer's outputs whose gradient is propagated, rounded to whole entries. Or a mapping
+            from patterns to shares: the first pattern that fits a layer counts, and only layers that one fits
+            are converted.
         gamma: share of the others that the memory keeps; 0 is SBP, without memory.
         layers: dotted names, globs, compiled regular expressions, or a function of name and module. Else the
             layers that `model.msbp_hidden_layers` names (groups of dotted names), else every nn.LSTM, and
@@ -84,11 +85,19 @@ def convert(
         save_memory: have the state_dict hold the memories; load it into plain models with strict=False.
         dropout: replace nn.Dropout by a faster one, whose masks differ from torch's at the same seed. In
             chains and LSTMs it is always replaced.
-        memory, selection, bias: see SparseLayer. gates, carry: see SparseLSTM.
+        memory: shared | per_slot | sequential. selection: per_example | unified, and of convolutions also
+            per_position | pooled. bias: sparse (Σ g) | full (Σ ∂ℓ/∂h).
+        gates (LSTM): per_gate | joint. carry (LSTM): time | batch.
         sparsifier, memory_control: see sparsifiers.py and controls.py; for comparison, and slow.
 
     An nn.Sequential that holds a sparse linear layer becomes a Chain. ValueError if a setting is out of range
-    or applies to no layer, a pattern fits no layer, or no layer is hidden; the model is unchanged then.
+    or applies to no layer, a pattern fits no layer, or no layer is hidden; the model is unchanged then. The
+    returned mapping has `skipped`: why each other layer stays as it is.
+
+    Example:
+        >>> hidden = nn.Linear(784, 500), nn.ReLU(), nn.Linear(500, 500), nn.ReLU()
+        >>> convert(nn.Sequential(*hidden, nn.Linear(500, 10)), r=0.04, gamma=0.8)
+        {'0': 20, '2': 20}
     """
     r, layers, exclude = (choice.settled(model, argument) for argument in (r, layers, exclude))
     ratios = choice.ratios_of(r)
@@ -194,9 +203,11 @@ def revert(model: nn.Module) -> list[str]:
 
 
 def memories(model: nn.Module) -> dict[str, GradientMemory]:
-    """Return the gradient memories by the dotted name of their layer, to save and load them in checkpoints.
+    """Return the gradient memories by the dotted name of their layer.
 
-    An LSTM has one for each of its layers and directions: rnn.l0, rnn.l0_reverse, rnn.l1, ...
+    An LSTM has one for each of its layers and directions: rnn.l0, rnn.l0_reverse, rnn.l1, ... In checkpoints,
+    save `{name: memory.state_dict() for name, memory in memories(model).items()}`, and load each with
+    `memory.load_state_dict`. `memory.m` is the tensor, of one row or a row for each slot.
     """
     return {
         re.sub(r"(^|\.)memory(\.l\d+(_reverse)?)?$", r"\2", name).removeprefix("."): module
@@ -249,7 +260,11 @@ def _nothing_left(model: nn.Module, candidates: Mapping[str, nn.Module], skipped
             f"{type(model).__name__} is a single layer, which counts as the output layer and stays dense; to "
             "convert it, pass layers=['']"
         )
-    hint = f"layers=[] may name {list(candidates)}" if candidates else f"it has nothing of {KINDS}"
+    hint = (
+        f"to convert some, pass layers={list(candidates)} or a part"
+        if candidates
+        else f"it has nothing of {KINDS}"
+    )
     return f"{type(model).__name__} has no hidden layer to make sparse; {hint}{reasons}"
 
 

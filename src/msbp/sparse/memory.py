@@ -129,7 +129,7 @@ class GradientMemory(nn.Module, ABC):
 
     def _save_to_state_dict(self, destination: dict[str, Tensor], prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        if self.in_state_dict:
+        if self.in_state_dict or not prefix:  # a memory on its own always saves m
             destination[f"{prefix}m"] = self.m if keep_vars else self.m.detach()
 
     def _load_from_state_dict(

@@ -107,7 +107,7 @@ def status(model: nn.Module, sample: object = None) -> Status:
 def dense(model: nn.Module) -> Iterator[None]:
     """Make the backward pass of all converted layers dense within the context, as for a warm-up.
 
-    Memories wait.
+    Memories are neither used nor changed.
     """
     switched = [module for module in model.modules() if isinstance(module, Sparse) and module.enabled]
     for module in switched:
