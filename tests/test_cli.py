@@ -76,6 +76,7 @@ def test_the_flag_for_sweeps_may_be_anywhere_on_the_command_line(command_line, t
             ["-m", "method=sbp,baseline", "method.r=0.1,0.2"],
             "method.r: method=baseline has no r; it has name",
         ),
+        (["-m", "method=glob(*)", "method.foo=1"], "there is no key method.foo; --cfg job shows all of them"),
     ],
 )
 def test_a_key_that_does_not_exist_is_named_with_the_choice_that_lacks_it(

@@ -228,7 +228,8 @@ def _choices(key: str, parent: str) -> Iterator[list[str]]:
     words, chosen = list[str](), [list[str]()]
     for each in _overrides():
         name = each.get_key_element().lstrip("+~")
-        if name == parent and each.is_sweep_override() and each.is_discrete_sweep():
+        listed = each.is_sweep_override() and each.is_discrete_sweep() and not isinstance(each.value(), Glob)
+        if name == parent and listed:
             chosen = [[f"{name}={value}"] for value in each.sweep_string_iterator()]
         elif name != key:
             words.append(_first(each) if each.is_sweep_override() else str(each.input_line))

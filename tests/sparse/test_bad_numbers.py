@@ -138,3 +138,17 @@ def test_lstms_and_convolutions_propagate_gradients_that_are_not_finite(dtype, b
             out.backward(grad)
         assert_same_numbers(gradients(model), gradients(plain))
         assert not any(m.any() for m in memory_of(model).values())
+
+
+@each_dtype
+@pytest.mark.parametrize("activation", [nn.Identity, nn.Tanh])
+def test_a_gradient_that_is_not_finite_passes_dropout_as_in_torch(dtype, activation):
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Linear(i, n), activation(), nn.Dropout(0.5), nn.Linear(n, c)).to(dtype)
+    model = copy.deepcopy(plain)
+    convert(model, r=0.2)
+    x = batch(dtype)[0]
+    for network in (model, plain):
+        network(x).backward(torch.full((B, c), float("nan"), dtype=dtype))
+    assert_same_numbers(gradients(model), gradients(plain))
+    assert gradients(model)["0.bias"].isnan().all()

@@ -161,3 +161,18 @@ def test_a_memory_saves_and_loads_itself(memory):
         each.clear()
         each.load_state_dict(saved[name])
     assert_close(memory_of(model), before, 0)
+
+
+@each_memory
+def test_a_memory_assigned_to_a_model_without_data_is_kept(memory):
+    model = converted(memory=memory, save_memory=True)
+    ENTRIES["direct"](model, *batch())
+    with torch.device("meta"):
+        empty = converted(memory=memory, save_memory=True)
+    empty.load_state_dict(model.state_dict(), assign=True)
+    assert_close(memory_of(empty), memory_of(model), 0)
+    data = batch()
+    for network in (model, empty):
+        network.zero_grad()
+        ENTRIES["direct"](network, *data)
+    assert_close(state(empty), state(model), 0)

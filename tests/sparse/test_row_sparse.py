@@ -153,6 +153,7 @@ READS = {
     "pickle": lambda g: pickle.loads(pickle.dumps(g)),
     "isfinite": lambda g: torch.isfinite(g).all(),
     "foreach norm": lambda g: torch.stack(torch._foreach_norm([g, g])),
+    "to_dense": lambda g: g.to_dense(torch.float64),
     "clone": lambda g: g.clone().to_dense(),
 }
 

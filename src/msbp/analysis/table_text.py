@@ -29,8 +29,8 @@ LICENSED = "Open data in place of licensed corpora"
 LEGEND = (
     "BP ×: how many times faster the backward pass of MSBP is than the baseline's, in a benchmarked step "
     "(one benchmark for both parsers, one for both taggers). Total ×: the same for whole runs without "
-    f"evaluation, or (*) for the benchmarked step where runs have no comparable times. {EMPTY}: not measured. Scores: "
-    "means in percent ± standard deviations over the seeds or folds that the methods share."
+    f"evaluation, or (*) for the benchmarked step where runs have no comparable times. {EMPTY}: not "
+    "measured. Scores: means in percent ± standard deviations over the seeds or folds that the methods share."
 )
 
 

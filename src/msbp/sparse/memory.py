@@ -121,7 +121,10 @@ class GradientMemory(nn.Module, ABC):
                 f"{type(self).__name__} got a memory that is not finite: load an earlier one, or "
                 "leave it out to start from zero"
             )
-        self._set(m.to(self.m))
+        if self.m.is_meta:  # of a model that gets its weights by assignment
+            self.m = m.detach().clone()
+        else:
+            self._set(m.detach().to(self.m))
 
     def fits(self, rows: int) -> bool:
         """Return whether a memory of this kind may have so many rows."""

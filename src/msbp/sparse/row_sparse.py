@@ -47,7 +47,8 @@ class RowSparseGradient(Tensor):
     they are. An operation that needs the values turns the gradient into a dense tensor, once, so that
     torch's optimizers, hooks, clipping, scaling, communication and serialization see an ordinary gradient.
     The sum of two of them has the union of their rows. Its shape is fixed. Functions in C that ask neither
-    torch nor a method for the memory, such as torch.utils.dlpack.to_dlpack, must be given `to_dense()`.
+    torch nor a method for the memory, such as torch.utils.dlpack.to_dlpack, and the `.data` of other tensors
+    must be given `to_dense()`.
     """
 
     _parts: Parts
@@ -86,9 +87,9 @@ class RowSparseGradient(Tensor):
         parts = self._parts
         return None if parts.rows is None or parts.indices is None else (parts.indices, parts.rows)
 
-    def to_dense(self, *args: object, **kwargs: object) -> Tensor:
+    def to_dense(self, dtype: torch.dtype | None = None, *, masked_grad: bool | None = None) -> Tensor:
         """Return the gradient as an ordinary tensor (n, i)."""
-        return self._parts.form(self.shape)
+        return self._parts.form(self.shape).to(dtype or self.dtype)
 
     def accumulate(self, other: Tensor) -> None:
         """Add a gradient of the same shape in place."""

@@ -66,6 +66,21 @@ def test_gradients_are_those_of_the_plain_modules(network, install):
         assert_close(gradients(model), gradients(twin))
 
 
+def test_hooks_and_a_forward_method_of_the_net_itself_are_called():
+    results = []
+    for install in (lambda model: convert(model, r=1.0), lambda model: None):
+        torch.manual_seed(0)
+        model = Network()
+        install(model)
+        calls: list = []
+        model.net.register_forward_hook(lambda module, args, out, calls=calls: calls.append("hook"))
+        forward = model.net.forward
+        model.net.forward = lambda x, forward=forward: 2 * forward(x)
+        results.append(model.eval()(batch()[0]).detach())
+        assert calls == ["hook"]
+    torch.testing.assert_close(*results)
+
+
 def test_a_token_beyond_the_table_is_named():
     model = Network()
     convert(model)

@@ -192,3 +192,26 @@ def test_an_unused_loss_does_not_affect_the_next_one(install):
         through(model, cross_entropy, USES["backward"]),
         through(twin, nn.functional.cross_entropy, USES["backward"]),
     )
+
+
+@each_install
+def test_parameters_frozen_after_the_forward_pass_get_no_gradient(install):
+    model, twin = pair(install)
+    for network, act in ((model, sparse_backward), (twin, torch.Tensor.backward)):
+        torch.manual_seed(1)
+        loss = cross_entropy(network(torch.randn(B, i)), torch.randint(c, (B,)))
+        network[0].weight.requires_grad_(False)
+        act(loss)
+        assert network[0].weight.grad is None
+    assert_close(state(model), state(twin))
+
+
+@each_install
+@pytest.mark.parametrize("prepare", [torch.Tensor.to_sparse, torch.Tensor.requires_grad_])
+def test_gradients_of_unusual_kinds_are_accumulated_as_by_autograd(install, prepare):
+    model, twin = pair(install)
+    for network, act in ((model, sparse_backward), (twin, torch.Tensor.backward)):
+        torch.manual_seed(1)
+        network[0].weight.grad = prepare(torch.ones(n, i))
+        act(cross_entropy(network(torch.randn(B, i)), torch.randint(c, (B,))))
+    assert_close(state(model), state(twin))

@@ -171,6 +171,20 @@ def test_threads_may_make_the_first_pass_of_a_chain_together():
         sys.setswitchinterval(interval)
 
 
+@each_entry
+def test_gamma_may_change_between_the_passes(backward):
+    model = mlp(i, n, n, c)
+    convert(model, r=0.2)
+    twin, data = copy.deepcopy(model), batch()
+    for network, path in ((model, contextlib.nullcontext()), (twin, plain_torch())):
+        with path:
+            backward(network, *data)
+            loss = cross_entropy(network(data[0]), data[1])
+            network[2].memory.gamma = 0.1
+            loss.backward()
+    assert_close(state(model), state(twin))
+
+
 @each_full
 def test_weights_replaced_between_the_passes_are_used_or_refused(install):
     """torch uses the new numbers; what may not happen is that freed ones are read."""

@@ -212,7 +212,9 @@ def look_up(embedding: nn.Embedding, net: nn.Module, tokens: Tensor) -> Tensor:
     Products of rows that many examples share are formed once, and the gradient of the table is kept as
     the rows that were looked up; the numbers are the same but for rounding.
     """
-    return net.look_up(embedding, tokens) if isinstance(net, Chain) else net(embedding(tokens).flatten(1))
+    if isinstance(net, Chain) and len(net) and is_bare(net):
+        return net.look_up(embedding, tokens)
+    return net(embedding(tokens).flatten(1))
 
 
 def group(modules: Iterable[tuple[nn.Module, bool]]) -> list[Step]:

@@ -112,7 +112,7 @@ def backward(loss: Tensor) -> None:
     _, gradients = backward_by_kernel(chain, token.grad_logits, chain.needs_input_grad[3:], False, free=True)
     token.grad_logits = token.logits = None
     for p, gradient in zip(chain.parameters, gradients, strict=True):
-        if gradient is not None:
+        if gradient is not None and p.requires_grad:  # not frozen since the forward pass
             if p.grad is None:
                 p.grad = gradient
             else:
@@ -131,8 +131,10 @@ def _direct(loss: Tensor, logits: Tensor) -> bool:
     if chain.hooked or node.hooked or torch.is_anomaly_enabled() or distributed():
         return False  # DistributedDataParallel and its like hook on gradient accumulators
     for p in chain.parameters:
-        if p is not None and (
-            type(p) is not nn.Parameter or p._backward_hooks or p._post_accumulate_grad_hooks or not p.is_leaf
-        ):
+        if p is None:
+            continue
+        if type(p) is not nn.Parameter or p._backward_hooks or p._post_accumulate_grad_hooks or not p.is_leaf:
+            return False
+        if p.grad is not None and (p.grad.layout is not torch.strided or p.grad.requires_grad):
             return False
     return True

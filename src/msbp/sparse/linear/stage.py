@@ -67,20 +67,19 @@ class Stage(NamedTuple):
         sparse = self.sparse
         return sparse.k if sparse is not None and sparse.active else 0
 
-    def for_kernel(self) -> tuple[int, Any, float] | None:
-        """Return the settings that a workspace depends on: k, the memory and its gamma at present.
+    def for_kernel(self) -> tuple[int, Any] | None:
+        """Return the settings that a workspace depends on: k and the memory at present.
 
         None where no kernel computes the backward pass with the layer's sparsifier and memory.
         """
         sparse = self.sparse
         if sparse is None:
-            return 0, None, 0.0
+            return 0, None
         if not sparse.supports_kernel:
             return None
         k = sparse.k if sparse.enabled and sparse.training else 0
         # nn.Module's own access takes a microsecond
-        memory = self.linear._modules.get("memory") if k else None
-        return k, memory, 0.0 if memory is None else memory.__dict__["gamma"]
+        return k, self.linear._modules.get("memory") if k else None
 
 
 Stages = tuple[Stage, ...]
@@ -139,8 +138,10 @@ def backward_stages(
     for stage, k, weight, bias, (x, slope) in reversed(
         list(zip(stages, kept, weights, biases, saved, strict=True))
     ):
-        # zero times an infinite gradient would be NaN, where torch's activations have zero
-        grad_h = grad if slope is None else torch.where(slope == 0, 0, grad * slope)
+        grad_h = grad if slope is None else grad * slope
+        if stage.activation is RELU and slope is not None:
+            # zero times an infinite gradient would be NaN, where torch's ReLU has zero
+            grad_h = torch.where(slope == 0, 0, grad_h)
         g, sparse = grad_h, stage.sparse
         if k and sparse is not None:
             estimated = sparse.estimate(grad_h, k)

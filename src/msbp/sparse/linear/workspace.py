@@ -27,10 +27,13 @@ KINDS = {kind: code for code, kind in enumerate([type(None), *MEMORIES.values()]
 INT32 = torch.int32
 Table = tuple[int, int, int | None]  # rows and width of an embedding's table, and the row of padding
 WORDS = len(RECORD_WORDS)
-WEIGHT, BIAS, X, Z, P, MEMORY, SLOTS, STARTS, TOUCHED, INDICES, ROWS, GRAD_WEIGHT, GRAD_BIAS, GRAD_X = (
+(
+    WEIGHT, BIAS, X, Z, P, GAMMA, MEMORY, SLOTS, STARTS, TOUCHED, INDICES, ROWS,
+    GRAD_WEIGHT, GRAD_BIAS, GRAD_X,
+) = (
     RECORD_WORDS[name]
     for name in (
-        "weight", "bias", "x", "z", "p", "memory", "slots", "starts", "touched", "indices", "rows",
+        "weight", "bias", "x", "z", "p", "gamma", "memory", "slots", "starts", "touched", "indices", "rows",
         "grad_weight", "grad_bias", "grad_x",
     )
 )  # fmt: skip
@@ -45,11 +48,11 @@ class StageBuffers:
         self.stage, self.n, self.i, self.record = stage, n, i, record
         settings = stage.for_kernel()
         assert settings is not None
-        k, self.memory, gamma = settings
+        k, self.memory = settings
         self.k = min(k, n)
         self.tensors: dict[str, Tensor] = {}  # owners of the record's addresses
         record["inputs"], record["outputs"], record["k"] = i, n, self.k
-        record["activation"], record["gamma"] = stage.activation.code, gamma
+        record["activation"] = stage.activation.code
         self.slope = None
         if stage.activation.needs_slope or (stage.activation is IDENTITY and stage.dropout is not None):
             self.slope = self.new("slope", capacity, n)
@@ -217,6 +220,8 @@ class Workspace:
             base, at, pointer = depth * WORDS, 2 * depth, 0
             if part.k:
                 words[base + MEMORY], words[base + SLOTS] = part.find_memory(weights[depth])
+                if part.memory is not None:
+                    self.numbers[base + GAMMA] = part.memory.gamma
                 words[base + STARTS] = part.starts.data_ptr() if needs[at] else 0
                 words[base + ROWS] = 0
             elif needs[at]:
