@@ -180,7 +180,7 @@ class Claim:
 
     @property
     def against(self) -> str:
-        """Why a family with its interval outside the effects that agree is open."""
+        """The reason for which a family with its interval outside the effects that agree is open."""
         return OPPOSITE if not self.unit.log and 0 in self.edges else BEYOND
 
     @property

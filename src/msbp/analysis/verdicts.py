@@ -174,7 +174,7 @@ class Family:
 
     @property
     def by_runs(self) -> bool:
-        """Whether further runs would narrow the interval: the effects have values run by run."""
+        """True if further runs would narrow the interval: the effects have values run by run."""
         known = [setting for setting in self.settings if not setting.excluded and setting.n]
         return bool(known) and all(setting.values is not None for setting in known)
 
