@@ -33,7 +33,7 @@ class GradientMemory(nn.Module, ABC):
         self.control = control
         self.gamma = gamma
         m = torch.zeros(rows, out_features, dtype=torch.float32, device="cpu")  # not torch's defaults
-        self.register_buffer("m", m, persistent=False)
+        self._hold(m)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "gamma":
@@ -59,6 +59,10 @@ class GradientMemory(nn.Module, ABC):
         g = sparsifier(carried)
         left = carried - g
         return g, left if added is m else left + (m - added)
+
+    def _hold(self, m: Tensor) -> None:
+        """Make m a part of this module."""
+        self.register_buffer("m", m, persistent=False)
 
     def held(self) -> Tensor:
         """Return m; nn.Module's own access takes a microsecond."""
@@ -197,8 +201,8 @@ class SlotMemory(GradientMemory):
         self, out_features: int, gamma: float, rows: int = 0, *, control: MemoryControl | None = None
     ):
         super().__init__(out_features, gamma, rows, control=control)
-        m = self.m
-        del self.m
+
+    def _hold(self, m: Tensor) -> None:
         self.m = m
 
     def held(self) -> Tensor:

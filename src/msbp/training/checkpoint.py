@@ -55,7 +55,7 @@ class Checkpoint:
 
     def _checked(self, path: Path) -> Fields:
         """Return the state in a file; ValueError if it is damaged or another request's."""
-        remedy = OWN if path == self.path else ANOTHER
+        remedy = self._remedy(path)
         state = read(path, remedy)
         with whole(path, remedy):
             theirs, digest = state["settings"], state.get("data_digest", "")
@@ -88,7 +88,7 @@ class Checkpoint:
         if state is None:
             return False
         path = self._source()
-        with whole(path, OWN if path == self.path else ANOTHER):
+        with whole(path, self._remedy(path)):
             take(state)
         return True
 
@@ -127,6 +127,9 @@ class Checkpoint:
         if self.path.exists():
             return self.path
         return self.resume and existing(self.resume)
+
+    def _remedy(self, path: Path | None) -> str:
+        return OWN if path == self.path else ANOTHER
 
     @staticmethod
     def _key(settings: Fields) -> tuple[str, int | None]:

@@ -42,6 +42,7 @@ class SparseLayer(KeepsEntries, Converted):
     """
 
     name = ""
+    run_class = StageRun
     own_state = (
         "name", "k", "sparsifier", "dense_bias", "unified", "enabled", "step", "memory",
         "skip_zero_rows", "_run",
@@ -77,6 +78,14 @@ class SparseLayer(KeepsEntries, Converted):
         self.skip_zero_rows = skip_zero_rows
         carried = memory_of(memory, self.out_features, gamma, memory_control, self.name)
         self.memory = None if carried is None else carried.to(self.weight)
+
+    @eager_forward
+    def forward(self, x: Tensor) -> Tensor:
+        """Return h = xWᵀ + b, (..., i) to (..., n)."""
+        run = self.__dict__.get("_run")
+        if run is None or run.stages[0].linear is not self:  # a replica shares the attributes of its layer
+            run = self.__dict__["_run"] = self.run_class((Stage(cast(nn.Linear, self), sparse=self),))
+        return run(x)
 
     @property
     def supports_kernel(self) -> bool:
@@ -141,14 +150,6 @@ class SparseLinear(SparseLayer, nn.Linear):
     ):
         super().__init__(in_features, out_features, bias)
         self._sparsify(k, gamma, **choices)
-
-    @eager_forward
-    def forward(self, x: Tensor) -> Tensor:
-        """Return h = xWᵀ + b, (..., i) to (..., n)."""
-        run = self.__dict__.get("_run")
-        if run is None or run.stages[0].linear is not self:  # a replica shares the attributes of its layer
-            run = self.__dict__["_run"] = StageRun((Stage(self, sparse=self),))
-        return run(x)
 
     def reset_parameters(self) -> None:
         """Initialize weight and bias as nn.Linear does; clear the memory and the count of steps."""

@@ -77,7 +77,7 @@ class Stage(NamedTuple):
             return 0, None
         if not sparse.supports_kernel:
             return None
-        k = sparse.k if sparse.enabled and sparse.training else 0
+        k = self.k
         # nn.Module's own access takes a microsecond
         return k, self.linear._modules.get("memory") if k else None
 

@@ -8,12 +8,10 @@ import sys
 from functools import cache
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
-from ..torch_compat import eager_forward
 from .autograd import Parameters, StageRun
 from .linear import SparseLayer
-from .stage import Stage
 
 MODULE = "transformers.pytorch_utils"
 
@@ -30,21 +28,13 @@ class TransposedRun(StageRun):
 class TransposedLayer(SparseLayer):
     """A SparseLinear whose weight is (i, n); its gradient is dense."""
 
+    run_class = TransposedRun
     nf: int
 
     @property
     def out_features(self) -> int:  # type: ignore[override]
         """Return the number of outputs."""
         return self.nf
-
-    @eager_forward
-    def forward(self, x: Tensor) -> Tensor:
-        """Return h = xW + b, (..., i) to (..., n)."""
-        run = self.__dict__.get("_run")
-        if run is None or run.stages[0].linear is not self:
-            stage: Any = Stage(self, sparse=self)  # type: ignore[arg-type]
-            run = self.__dict__["_run"] = TransposedRun((stage,))
-        return run(x)
 
 
 def conv1d() -> type[nn.Module] | None:
